@@ -1,0 +1,360 @@
+/*-------------------------------------------------------------------------
+ *
+ * admission.c
+ *	  Who gets a use, keeps it, or gives it back: the one path to every
+ *	  change of state.
+ *
+ * Each call looks, decides, and then makes a change that holds only if what
+ * it saw still holds once the row's lock is its own.  If it does not, the
+ * call looks again.  No subtransaction is ever started.
+ *
+ * Note about locking: redemption rows first, the voucher row last, in every
+ * function here.  The voucher row is what a rush queues on, so it is locked
+ * as late as can be; and release and expiry start from the redemption, so any
+ * other order would deadlock with them.
+ *
+ * Portions Copyright (c) 2026, the voucher authors
+ *
+ * IDENTIFICATION
+ *	  voucher/src/admission.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "admission.h"
+#include "guc.h"
+#include "input.h"
+
+/*
+ * A call that looks again has lost to somebody who got something done, so a
+ * bound this high is met only if a trigger undoes our changes.
+ */
+#define MAX_ROUNDS	100
+
+const char *const voucher_result_names[] = {
+	[VOUCHER_RESERVED] = "RESERVED",
+	[VOUCHER_CONFIRMED] = "CONFIRMED",
+	[VOUCHER_RELEASED] = "RELEASED",
+	[VOUCHER_DUPLICATE] = "DUPLICATE",
+	[VOUCHER_ORDER_MISMATCH] = "ORDER_MISMATCH",
+	[VOUCHER_OUT_OF_STOCK] = "OUT_OF_STOCK",
+	[VOUCHER_ALREADY_USED] = "ALREADY_USED",
+	[VOUCHER_NOT_ELIGIBLE] = "NOT_ELIGIBLE",
+	[VOUCHER_NOT_RESERVED] = "NOT_RESERVED",
+	[VOUCHER_NOT_FOUND] = "NOT_FOUND"
+};
+
+/* A change of one redemption, as voucher_confirm() and its like ask for it. */
+typedef struct Transition
+{
+	VoucherState from;			/* the state it starts in */
+	bool		(*change) (VoucherStore *store, int64 id);
+	VoucherResult result;		/* the answer when it was made */
+	bool		gives_back;		/* is the use free afterwards? */
+	int			done;			/* bits of the states that make it a retry */
+	const char *done_detail;	/* the status of those */
+} Transition;
+
+#define STATE_BIT(state)	(1 << (state))
+
+static const Transition confirmation = {
+	VOUCHER_STATE_RESERVED, voucher_store_confirm, VOUCHER_CONFIRMED, false,
+	STATE_BIT(VOUCHER_STATE_CONFIRMED), "CONFIRMED"
+};
+
+static const Transition release = {
+	VOUCHER_STATE_RESERVED, voucher_store_release, VOUCHER_RELEASED, true,
+	STATE_BIT(VOUCHER_STATE_RELEASED) | STATE_BIT(VOUCHER_STATE_EXPIRED) |
+	STATE_BIT(VOUCHER_STATE_REFUNDED), "RELEASED"
+};
+
+static bool decide_without_taking(const VoucherRequest *request,
+								  const VoucherFacts *facts, int64 returned,
+								  TimestampTz now, VoucherOutcome *outcome);
+static bool expire_for(VoucherStore *store, const VoucherRequest *request,
+					   VoucherResult refused);
+static int32 choose_use_no(VoucherStore *store, const VoucherRequest *request,
+						   const VoucherFacts *facts);
+static VoucherOutcome settle(Oid schema, text *code, text *order_id,
+							 const Transition *transition);
+static void give_back(VoucherStore *store, text *code, int64 uses);
+static void check_rounds(int rounds);
+static VoucherOutcome refuse(VoucherResult result, const char *detail);
+static VoucherOutcome grant(VoucherResult result,
+							const VoucherRedemption *redemption,
+							bool has_deadline, const char *detail);
+
+/*
+ * Reserve one use of a voucher for an order.
+ */
+VoucherOutcome
+voucher_admission_reserve(Oid schema, const VoucherRequest *request)
+{
+	VoucherStore store;
+	VoucherOutcome outcome;
+	int64		returned = 0;	/* lapsed holds given back, still counted */
+	int			rounds = 0;
+
+	voucher_store_open(&store, schema);
+	for (;;)
+	{
+		VoucherFacts facts;
+		VoucherRedemption redemption;
+		TimestampTz now;
+
+		voucher_store_look(&store, request, &facts);
+		now = GetCurrentTimestamp();
+
+		if (decide_without_taking(request, &facts, returned, now, &outcome))
+		{
+			if (returned > 0 || !expire_for(&store, request, outcome.result))
+				break;
+			returned = 1;
+			continue;
+		}
+		check_rounds(rounds++);
+
+		if (facts.misnumbered > 0)
+		{
+			/* a round that is won, unless somebody else changed those rows */
+			if (voucher_store_number_uses(&store, request,
+										  facts.terms.per_user_limit,
+										  facts.uses) == facts.misnumbered)
+				rounds--;
+			continue;
+		}
+
+		redemption.discount_amount =
+			voucher_terms_discount(&facts.terms, request->order_amount);
+		redemption.expires_at = now +
+			(facts.terms.hold_time > 0 ? facts.terms.hold_time :
+			 voucher_hold_time * USECS_PER_SEC);
+
+		if (!voucher_store_insert(&store, request,
+								  choose_use_no(&store, request, &facts),
+								  now, &redemption))
+			continue;
+		if (voucher_store_take(&store, request->code, &facts.terms, returned))
+		{
+			returned = 0;
+			outcome = grant(VOUCHER_RESERVED, &redemption, true, NULL);
+			break;
+		}
+		voucher_store_remove(&store, redemption.id);
+	}
+
+	if (returned > 0)
+		give_back(&store, request->code, returned);
+	voucher_store_close(&store);
+	return outcome;
+}
+
+/*
+ * Make a reserved use final.
+ */
+VoucherOutcome
+voucher_admission_confirm(Oid schema, text *code, text *order_id)
+{
+	return settle(schema, code, order_id, &confirmation);
+}
+
+/*
+ * Give a reserved use back.
+ */
+VoucherOutcome
+voucher_admission_release(Oid schema, text *code, text *order_id)
+{
+	return settle(schema, code, order_id, &release);
+}
+
+/*
+ * Answer a reserve from the facts alone, if they decide it: a retry or a
+ * refusal, the first that applies in the order that is promised.  False if a
+ * use has to be taken.
+ *
+ * The look-up of the order comes first, so that a retry succeeds although the
+ * sale is over by now; the limits come last.
+ */
+static bool
+decide_without_taking(const VoucherRequest *request, const VoucherFacts *facts,
+					  int64 returned, TimestampTz now, VoucherOutcome *outcome)
+{
+	const char *reason;
+
+	if (facts->order_is_live)
+	{
+		if (!facts->order_has_code)
+			*outcome = refuse(VOUCHER_ORDER_MISMATCH, "voucher_code");
+		else if (facts->order_customer_id != request->customer_id)
+			*outcome = refuse(VOUCHER_ORDER_MISMATCH, "customer_id");
+		else if (facts->order_amount != request->order_amount)
+			*outcome = refuse(VOUCHER_ORDER_MISMATCH, "order_amount");
+		else
+			*outcome = grant(VOUCHER_DUPLICATE, &facts->order, true,
+							 voucher_state_names[facts->order.state]);
+	}
+	else if (!facts->voucher_exists)
+		*outcome = refuse(VOUCHER_NOT_FOUND, NULL);
+	else if ((reason = voucher_terms_refusal(&facts->terms,
+											 request->order_amount, now)))
+		*outcome = refuse(VOUCHER_NOT_ELIGIBLE, reason);
+	else if (facts->terms.per_user_limit > 0 &&
+			 facts->uses >= facts->terms.per_user_limit)
+		*outcome = refuse(VOUCHER_ALREADY_USED, NULL);
+	else if (facts->limited && facts->remaining + returned <= 0)
+		*outcome = refuse(VOUCHER_OUT_OF_STOCK, NULL);
+	else
+		return false;
+
+	return true;
+}
+
+/*
+ * Give back one lapsed hold that stands in the way of this reserve, if that
+ * is why it was refused: expiry works without any worker.
+ */
+static bool
+expire_for(VoucherStore *store, const VoucherRequest *request,
+		   VoucherResult refused)
+{
+	switch (refused)
+	{
+		case VOUCHER_OUT_OF_STOCK:
+			return voucher_store_expire_one(store, request->code);
+		case VOUCHER_ALREADY_USED:
+			return voucher_store_expire_own(store, request->code,
+											request->customer_id);
+		default:
+			return false;
+	}
+}
+
+/*
+ * Choose the number that this use has among the customer's live uses; 0 for
+ * none, without a limit.  Expects that all of them are numbered, 1 upwards.
+ */
+static int32
+choose_use_no(VoucherStore *store, const VoucherRequest *request,
+			  const VoucherFacts *facts)
+{
+	if (facts->terms.per_user_limit == 0)
+		return 0;
+	if (facts->highest_use_no == facts->uses)
+		return facts->uses + 1; /* no gap below */
+	return voucher_store_free_use_no(store, request, facts->uses);
+}
+
+/*
+ * Change the redemption of (code, order_id) as asked, if it is in the state
+ * that the change starts from.
+ *
+ * The row's status decides, under its lock: a hold whose deadline has passed
+ * is its owner's until somebody gives it back.
+ */
+static VoucherOutcome
+settle(Oid schema, text *code, text *order_id, const Transition *transition)
+{
+	VoucherStore store;
+	VoucherRedemption redemption;
+	VoucherOutcome outcome;
+	int			rounds = 0;
+
+	voucher_store_open(&store, schema);
+	for (;;)
+	{
+		if (!voucher_store_find(&store, code, order_id, &redemption))
+		{
+			outcome = refuse(VOUCHER_NOT_FOUND, NULL);
+			break;
+		}
+		if (STATE_BIT(redemption.state) & transition->done)
+		{
+			outcome = grant(VOUCHER_DUPLICATE, &redemption, false,
+							transition->done_detail);
+			break;
+		}
+		if (redemption.state != transition->from)
+		{
+			outcome = refuse(VOUCHER_NOT_RESERVED,
+							 voucher_state_names[redemption.state]);
+			break;
+		}
+		check_rounds(rounds++);
+
+		if (transition->change(&store, redemption.id))
+		{
+			if (transition->gives_back)
+				give_back(&store, code, 1);
+			outcome = grant(transition->result, &redemption, false, NULL);
+			break;
+		}
+	}
+	voucher_store_close(&store);
+	return outcome;
+}
+
+/*
+ * Uncount uses of redemptions that this call released.
+ *
+ * A counter that does not cover them is no reason to keep a customer from
+ * cancelling: the rows are right, and the counter was wrong before.
+ */
+static void
+give_back(VoucherStore *store, text *code, int64 uses)
+{
+	if (!voucher_store_give_back(store, code, uses))
+		ereport(WARNING,
+				errcode(ERRCODE_DATA_EXCEPTION),
+				errmsg("used_count of voucher \"%s\" did not include a use that was released",
+					   voucher_printable(code)),
+				errhint("The tables were changed by hand; compare used_count with the live redemptions."));
+}
+
+/*
+ * Before another round: may it be won?
+ *
+ * Under REPEATABLE READ and SERIALIZABLE a round is lost when what it found
+ * is too new for the caller's snapshot, and so would be every other.
+ */
+static void
+check_rounds(int rounds)
+{
+	CHECK_FOR_INTERRUPTS();
+
+	if (rounds >= (IsolationUsesXactSnapshot() ? 1 : MAX_ROUNDS))
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("could not serialize access due to concurrent use of the voucher"),
+				errhint("Retry the transaction."));
+}
+
+/* Make a refusal. */
+static VoucherOutcome
+refuse(VoucherResult result, const char *detail)
+{
+	VoucherOutcome outcome = {.result = result,.detail = detail};
+
+	return outcome;
+}
+
+/* Make an answer that carries the figures of a redemption. */
+static VoucherOutcome
+grant(VoucherResult result, const VoucherRedemption *redemption,
+	  bool has_deadline, const char *detail)
+{
+	VoucherOutcome outcome = {
+		.result = result,
+		.has_discount = true,
+		.discount_amount = redemption->discount_amount,
+		.has_deadline = has_deadline,
+		.expires_at = redemption->expires_at,
+		.detail = detail
+	};
+
+	return outcome;
+}

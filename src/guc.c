@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.c
+ *	  The settings of the extension.
+ *
+ * Portions Copyright (c) 2026, the voucher authors
+ *
+ * IDENTIFICATION
+ *	  voucher/src/guc.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/guc.h"
+
+#include "guc.h"
+
+/* the bound that CHECK ck_hold_time puts on a voucher's own hold_time */
+#define MAX_HOLD_TIME	(90 * 24 * 60 * 60)
+
+int			voucher_hold_time = 15 * 60;
+
+/*
+ * Define the voucher.* parameters and reserve their prefix.
+ *
+ * Called once, from _PG_init().
+ */
+void
+voucher_guc_init(void)
+{
+	/*
+	 * How long stock may be tied up by customers who never pay is the shop's
+	 * policy, not the session's; hence not settable by every caller.
+	 */
+	DefineCustomIntVariable("voucher.hold_time",
+							"Sets how long a reserved use is held before it lapses.",
+							"Applies to vouchers whose own hold_time is NULL.",
+							&voucher_hold_time,
+							15 * 60, 1, MAX_HOLD_TIME,
+							PGC_SUSET,
+							GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved("voucher");
+}

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * input.h
+ *	  Arguments of the SQL functions: checks, normal forms, messages.
+ *
+ * Every function here returns a good value or throws an ERROR that names the
+ * argument and quotes what it was given.
+ *
+ * Portions Copyright (c) 2026, the voucher authors
+ *
+ * IDENTIFICATION
+ *	  voucher/src/input.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef VOUCHER_INPUT_H
+#define VOUCHER_INPUT_H
+
+#include "fmgr.h"
+
+#define VOUCHER_CODE_MAX_CHARS		32
+#define VOUCHER_ORDER_ID_MAX_BYTES	64
+
+extern text *voucher_input_code(FunctionCallInfo fcinfo, int argno);
+extern text *voucher_input_order_id(FunctionCallInfo fcinfo, int argno);
+extern int64 voucher_input_customer_id(FunctionCallInfo fcinfo, int argno);
+extern int64 voucher_input_order_amount(FunctionCallInfo fcinfo, int argno);
+
+extern text *voucher_normalize_code(const text *given);
+extern char *voucher_printable(const text *value);
+
+#endif							/* VOUCHER_INPUT_H */
