@@ -5,15 +5,62 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" $(dir $(la
 DATA        = voucher--1.0.sql
 
 MODULE_big  = voucher
-OBJS        = voucher.o $(addprefix src/,admission.o terms.o store.o input.o guc.o)
-INCS        = $(addprefix src/,admission.h terms.h store.h input.h guc.h compat.h)
+OBJS        = voucher.o $(addprefix src/,admission.o terms.o store.o rows.o input.o guc.o)
+INCS        = $(addprefix src/,admission.h terms.h store.h rows.h input.h guc.h compat.h)
 PGFILEDESC  = "voucher - limited-use vouchers, never one use too many"
 
 PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS  += -Wextra -Wno-unused-parameter -Wno-sign-compare \
               -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 
+REGRESS        = init reserve settle limits lapse errors privileges guards readme drop
+REGRESS_OPTS   = --encoding=UTF8
+ISOLATION      = init reserve-reserve-order reserve-reserve-last \
+                 reserve-reserve-customer reserve-release reserve-confirm \
+                 confirm-release confirm-confirm release-release \
+                 reserve-update reserve-delete reserve-lapsed confirm-lapsed \
+                 reserve-reserve-rr reserve-reserve-ssi confirm-release-rr \
+                 reserve-release-deadlock reserve-recheck drop
+ISOLATION_OPTS = --inputdir=$(srcdir)/test
+TAP_TESTS      = 1
+PROVE_TESTS   ?= test/t/*.pl
+
+# make installcheck TEMP_INSTANCE=no uses the server that PGHOST and its like name
+TEMP_INSTANCE ?= yes
+ifeq ($(TEMP_INSTANCE),yes)
+REGRESS_OPTS   += --temp-instance=$(CURDIR)/tmp_check --temp-config=$(srcdir)/test/voucher.conf
+ISOLATION_OPTS += --temp-instance=$(CURDIR)/tmp_check_iso --temp-config=$(srcdir)/test/voucher.conf
+endif
+
+# The one-command targets must work before there is a pg_config, and PGXS has
+# a "check" of its own; so they come without it, and hand any other goal on.
+ONE_COMMAND = check demo
+ifneq ($(filter $(ONE_COMMAND),$(MAKECMDGOALS)),)
+
+check:
+	test/check
+demo:
+	bench/demo
+$(filter-out $(ONE_COMMAND),$(MAKECMDGOALS)):
+	$(MAKE) $@
+.PHONY: $(MAKECMDGOALS)
+.NOTPARALLEL:
+
+else
+
 PG_CONFIG ?= pg_config
 PGXS      := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
+
+# PGXS tracks no headers
 $(OBJS): $(INCS)
+
+# a VPATH build needs src/ in the build directory
+ifdef VPATH
+$(OBJS) $(OBJS:.o=.bc): | vpath-dirs
+.PHONY: vpath-dirs
+vpath-dirs:
+	$(MKDIR_P) src
+endif
+
+endif

@@ -8,7 +8,8 @@
  *
  *	  admission  who gets a use, keeps it, or gives it back
  *	  terms      what a voucher grants, to whom and when
- *	  store      every SQL statement on the extension's tables
+ *	  store      every change to the extension's tables, by SQL
+ *	  rows       every look-up in them, by index
  *	  input      checks and normal forms of arguments
  *	  guc        settings
  *
@@ -24,6 +25,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_collation.h"
 #include "commands/trigger.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -50,7 +52,9 @@ PG_FUNCTION_INFO_V1(voucher_guard);
 static Oid	begin_call(FunctionCallInfo fcinfo, const char *name);
 static Datum end_call(FunctionCallInfo fcinfo, VoucherOutcome outcome);
 static HeapTuple normalize_new_code(TriggerData *trigger);
+static void check_new_code(TriggerData *trigger);
 static void refuse_if_redeemed(TriggerData *trigger);
+static text *code_of(TriggerData *trigger, HeapTuple tuple);
 
 /*
  * Called once when the library is loaded, by a session or by the postmaster.
@@ -105,8 +109,8 @@ voucher_release(PG_FUNCTION_ARGS)
 }
 
 /*
- * Trigger on table voucher: brings a new code into its normal form, and keeps
- * a voucher that has redemptions from being deleted, truncated or renamed.
+ * Trigger on table voucher: keeps codes in their normal form, and a voucher
+ * that has redemptions from being deleted, truncated or renamed.
  *
  * It stands in for a foreign key from voucher_redemption.  The row is locked
  * by the time it fires, and a reserve ends with an update of that row: the
@@ -125,6 +129,8 @@ voucher_guard(PG_FUNCTION_ARGS)
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		return PointerGetDatum(normalize_new_code(trigger));
 
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		check_new_code(trigger);
 	refuse_if_redeemed(trigger);
 	return PointerGetDatum(trigger->tg_trigtuple);
 }
@@ -174,17 +180,38 @@ static HeapTuple
 normalize_new_code(TriggerData *trigger)
 {
 	Relation	relation = trigger->tg_relation;
-	TupleDesc	tupdesc = RelationGetDescr(relation);
 	int			column = get_attnum(RelationGetRelid(relation), "code");
-	bool		isnull;
-	Datum		code = heap_getattr(trigger->tg_trigtuple, column, tupdesc, &isnull);
+	text	   *code = code_of(trigger, trigger->tg_trigtuple);
+	Datum		normal;
+	bool		isnull = false;
 
-	if (isnull)					/* NOT NULL will complain */
+	if (code == NULL)			/* NOT NULL will complain */
 		return trigger->tg_trigtuple;
 
-	code = PointerGetDatum(voucher_normalize_code(DatumGetTextPP(code)));
-	return heap_modify_tuple_by_cols(trigger->tg_trigtuple, tupdesc,
-									 1, &column, &code, &isnull);
+	normal = PointerGetDatum(voucher_normalize_code(code));
+	return heap_modify_tuple_by_cols(trigger->tg_trigtuple,
+									 RelationGetDescr(relation),
+									 1, &column, &normal, &isnull);
+}
+
+/*
+ * Throw if a renamed row of table voucher has a code that is not in normal
+ * form.  The row is stored already, so it can be checked but not changed.
+ */
+static void
+check_new_code(TriggerData *trigger)
+{
+	text	   *code = code_of(trigger, trigger->tg_newtuple);
+	text	   *normal = voucher_normalize_code(code);
+
+	if (!DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID,
+											  PointerGetDatum(code),
+											  PointerGetDatum(normal))))
+		ereport(ERROR,
+				errcode(ERRCODE_CHECK_VIOLATION),
+				errmsg("voucher code \"%s\" is not in its normal form",
+					   voucher_printable(code)),
+				errhint("Use \"%s\".", voucher_printable(normal)));
 }
 
 /*
@@ -193,26 +220,11 @@ normalize_new_code(TriggerData *trigger)
 static void
 refuse_if_redeemed(TriggerData *trigger)
 {
-	Relation	relation = trigger->tg_relation;
-	VoucherStore store;
-	text	   *code = NULL;
-	bool		redeemed;
+	Oid			schema = RelationGetNamespace(trigger->tg_relation);
+	text	   *code = TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ?
+		code_of(trigger, trigger->tg_trigtuple) : NULL;
 
-	if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-	{
-		TupleDesc	tupdesc = RelationGetDescr(relation);
-		bool		isnull;
-
-		code = DatumGetTextPP(heap_getattr(trigger->tg_trigtuple,
-										   get_attnum(RelationGetRelid(relation), "code"),
-										   tupdesc, &isnull));
-	}
-
-	voucher_store_open(&store, RelationGetNamespace(relation));
-	redeemed = voucher_store_has_redemptions(&store, code);
-	voucher_store_close(&store);
-
-	if (!redeemed)
+	if (!voucher_rows_redeemed(schema, code))
 		return;
 	if (code)
 		ereport(ERROR,
@@ -224,4 +236,17 @@ refuse_if_redeemed(TriggerData *trigger)
 			errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
 			errmsg("table \"voucher\" has redemptions and cannot be truncated"),
 			errhint("Disable the vouchers instead: UPDATE voucher SET enabled = false."));
+}
+
+/* Give the code in a row of table voucher; NULL if it has none. */
+static text *
+code_of(TriggerData *trigger, HeapTuple tuple)
+{
+	Relation	relation = trigger->tg_relation;
+	bool		isnull;
+	Datum		code = heap_getattr(tuple,
+									get_attnum(RelationGetRelid(relation), "code"),
+									RelationGetDescr(relation), &isnull);
+
+	return isnull ? NULL : DatumGetTextPP(code);
 }

@@ -78,8 +78,6 @@ static bool decide_without_taking(const VoucherRequest *request,
 								  TimestampTz now, VoucherOutcome *outcome);
 static bool expire_for(VoucherStore *store, const VoucherRequest *request,
 					   VoucherResult refused);
-static int32 choose_use_no(VoucherStore *store, const VoucherRequest *request,
-						   const VoucherFacts *facts);
 static VoucherOutcome settle(Oid schema, text *code, text *order_id,
 							 const Transition *transition);
 static void give_back(VoucherStore *store, text *code, int64 uses);
@@ -107,7 +105,7 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 		VoucherRedemption redemption;
 		TimestampTz now;
 
-		voucher_store_look(&store, request, &facts);
+		voucher_rows_look(schema, request, &facts);
 		now = GetCurrentTimestamp();
 
 		if (decide_without_taking(request, &facts, returned, now, &outcome))
@@ -136,8 +134,7 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 			 voucher_hold_time * USECS_PER_SEC);
 
 		if (!voucher_store_insert(&store, request,
-								  choose_use_no(&store, request, &facts),
-								  now, &redemption))
+								  facts.free_use_no, now, &redemption))
 			continue;
 		if (voucher_store_take(&store, request->code, &facts.terms, returned))
 		{
@@ -235,21 +232,6 @@ expire_for(VoucherStore *store, const VoucherRequest *request,
 }
 
 /*
- * Choose the number that this use has among the customer's live uses; 0 for
- * none, without a limit.  Expects that all of them are numbered, 1 upwards.
- */
-static int32
-choose_use_no(VoucherStore *store, const VoucherRequest *request,
-			  const VoucherFacts *facts)
-{
-	if (facts->terms.per_user_limit == 0)
-		return 0;
-	if (facts->highest_use_no == facts->uses)
-		return facts->uses + 1; /* no gap below */
-	return voucher_store_free_use_no(store, request, facts->uses);
-}
-
-/*
  * Change the redemption of (code, order_id) as asked, if it is in the state
  * that the change starts from.
  *
@@ -267,7 +249,7 @@ settle(Oid schema, text *code, text *order_id, const Transition *transition)
 	voucher_store_open(&store, schema);
 	for (;;)
 	{
-		if (!voucher_store_find(&store, code, order_id, &redemption))
+		if (!voucher_rows_find(schema, code, order_id, &redemption))
 		{
 			outcome = refuse(VOUCHER_NOT_FOUND, NULL);
 			break;

@@ -25,6 +25,12 @@
 #define PG_MODULE_MAGIC_EXT(...) PG_MODULE_MAGIC
 #endif
 
+/* 18 counts index searches, for EXPLAIN */
+#if PG_VERSION_NUM < 180000
+#define index_beginscan(heap, index, snapshot, instrument, nkeys, norderbys) \
+	index_beginscan(heap, index, snapshot, nkeys, norderbys)
+#endif
+
 /* 17 has a function that pins search_path; before, every caller does it */
 #if PG_VERSION_NUM < 170000
 static inline void

@@ -203,7 +203,7 @@ null_argument(const char *name, const char *hint)
 static bool
 is_blank(char c)
 {
-	return c == ' ' || (c >= '\t' && c <= '\r');
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 /* Is this an ASCII control character? */

@@ -21,7 +21,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -31,8 +30,8 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "store.h"
@@ -67,11 +66,6 @@
 
 typedef enum StoreStatement
 {
-	STMT_LOOK,
-	STMT_FIND,
-	STMT_HAS_REDEMPTIONS,
-	STMT_HAS_ANY_REDEMPTION,
-	STMT_FREE_USE_NO,
 	STMT_NUMBER_USES,
 	STMT_EXPIRE_ONE,
 	STMT_EXPIRE_OWN,
@@ -94,58 +88,6 @@ static const struct
 	Oid			argtypes[MAX_ARGS];
 }			statements[NUM_STATEMENTS] =
 {
-	[STMT_LOOK] = {
-		"SELECT v.code IS NOT NULL, " TERMS ","
-		" v.total_limit IS NOT NULL, v.total_limit - v.flash_quota - v.used_count,"
-		" r.id IS NOT NULL, r.id, r.status, r.discount_amount, r.expires_at,"
-		" r.voucher_code = $1, r.customer_id, r.order_amount,"
-		" u.uses, u.misnumbered, u.highest"
-		" FROM (VALUES (1)) AS one"
-		" LEFT JOIN %1$s.voucher AS v ON v.code = $1"
-		" LEFT JOIN %1$s.voucher_redemption AS r"
-		" ON r.order_id = $2 AND " LIVE("r")
-		" LEFT JOIN LATERAL (SELECT count(*) AS uses,"
-		" count(*) FILTER (WHERE c.use_no IS NULL OR c.use_no > v.per_user_limit) AS misnumbered,"
-		" max(c.use_no) AS highest"
-		" FROM %1$s.voucher_redemption AS c"
-		" WHERE v.per_user_limit IS NOT NULL AND r.id IS NULL"
-		" AND c.voucher_code = $1 AND c.customer_id = $3 AND " LIVE("c")
-		") AS u ON true",
-		3, {TEXTOID, TEXTOID, INT8OID}
-	},
-	[STMT_FIND] = {
-		"SELECT f.id, f.state, f.discount_amount, f.expires_at FROM ("
-		"SELECT r.id, r.status AS state, r.discount_amount, r.expires_at, 1 AS rank"
-		" FROM %1$s.voucher_redemption AS r"
-		" WHERE r.order_id = $2 AND r.voucher_code = $1 AND " LIVE("r")
-		" UNION ALL "
-		"(SELECT r.id, r.release_reason, r.discount_amount, r.expires_at, 2"
-		" FROM %1$s.voucher_redemption AS r"
-		" WHERE r.order_id = $2 AND r.voucher_code = $1 AND r.status = 'RELEASED'"
-		" ORDER BY r.id DESC LIMIT 1)"
-		") AS f ORDER BY f.rank LIMIT 1",
-		2, {TEXTOID, TEXTOID}
-	},
-	[STMT_HAS_REDEMPTIONS] = {
-		"SELECT FROM %1$s.voucher_redemption AS r"
-		" WHERE r.voucher_code = $1 AND " LIVE("r")
-		" UNION ALL "
-		"SELECT FROM %1$s.voucher_redemption AS r"
-		" WHERE r.voucher_code = $1 AND r.status = 'RELEASED'"
-		" LIMIT 1",
-		1, {TEXTOID}
-	},
-	[STMT_HAS_ANY_REDEMPTION] = {
-		"SELECT FROM %1$s.voucher_redemption LIMIT 1",
-		0
-	},
-	[STMT_FREE_USE_NO] = {
-		"SELECT min(n) FROM generate_series(1, $3) AS n"
-		" WHERE NOT EXISTS (SELECT FROM %1$s.voucher_redemption AS r"
-		" WHERE r.voucher_code = $1 AND r.customer_id = $2"
-		" AND r.use_no = n AND " LIVE("r") ")",
-		3, {TEXTOID, INT8OID, INT4OID}
-	},
 	[STMT_NUMBER_USES] = {
 		"WITH loose AS (SELECT r.id, row_number() OVER (ORDER BY r.id) AS k"
 		" FROM %1$s.voucher_redemption AS r"
@@ -221,28 +163,12 @@ typedef struct StorePlans
 	char		schema[NAMEDATALEN];
 } StorePlans;
 
-const char *const voucher_state_names[] = {
-	[VOUCHER_STATE_RESERVED] = "RESERVED",
-	[VOUCHER_STATE_CONFIRMED] = "CONFIRMED",
-	[VOUCHER_STATE_RELEASED] = "RELEASED",
-	[VOUCHER_STATE_EXPIRED] = "EXPIRED",
-	[VOUCHER_STATE_REFUNDED] = "REFUNDED"
-};
-
 /*
  * All schemas seen by this backend: one, unless the extension moves.  An
  * entry is never freed, since a trigger on our own tables may get here while
  * an outer call is executing one of its plans.
  */
 static StorePlans *all_plans = NULL;
-
-/* Reads the columns of a result row from left to right. */
-typedef struct RowReader
-{
-	HeapTuple	tuple;
-	TupleDesc	tupdesc;
-	int			column;
-} RowReader;
 
 static Oid	table_owner(const char *table, Oid schema);
 static void pin_settings(void);
@@ -251,15 +177,6 @@ static void check_version(void);
 static SPIPlanPtr plan_of(VoucherStore *store, StoreStatement statement);
 static uint64 run(VoucherStore *store, StoreStatement statement,
 				  Datum *values, const char *nulls);
-static uint64 look_up(VoucherStore *store, StoreStatement statement,
-					  Datum *values, RowReader *row);
-static void read_row(RowReader *row);
-static Datum next_column(RowReader *row, bool *isnull);
-static bool next_bool(RowReader *row);
-static int32 next_int32(RowReader *row);
-static int64 next_int64(RowReader *row);
-static VoucherState next_state(RowReader *row);
-static void next_redemption(RowReader *row, VoucherRedemption *redemption);
 
 /*
  * Open the store of the extension that lives in the given schema.
@@ -302,99 +219,6 @@ voucher_store_close(VoucherStore *store)
 		elog(ERROR, "SPI_finish failed");
 	AtEOXact_GUC(false, store->guc_nest_level);
 	SetUserIdAndSecContext(store->caller, store->caller_context);
-}
-
-/*
- * Read what decides about a reserve.  Locks nothing.
- */
-void
-voucher_store_look(VoucherStore *store, const VoucherRequest *request,
-				   VoucherFacts *facts)
-{
-	Datum		values[] = {
-		PointerGetDatum(request->code),
-		PointerGetDatum(request->order_id),
-		Int64GetDatum(request->customer_id)
-	};
-	VoucherTerms *terms = &facts->terms;
-	RowReader	row;
-
-	if (look_up(store, STMT_LOOK, values, &row) != 1)
-		elog(ERROR, "voucher look-up returned no row");
-
-	facts->voucher_exists = next_bool(&row);
-	terms->enabled = next_bool(&row);
-	terms->starts_at = next_int64(&row);
-	terms->ends_at = next_int64(&row);
-	terms->min_order_amount = next_int64(&row);
-	terms->discount_amount = next_int64(&row);
-	terms->discount_percent = next_int64(&row);
-	terms->max_discount_amount = next_int64(&row);
-	terms->per_user_limit = next_int32(&row);
-	terms->hold_time = next_int64(&row);
-	facts->limited = next_bool(&row);
-	facts->remaining = next_int64(&row);
-	facts->order_is_live = next_bool(&row);
-	next_redemption(&row, &facts->order);
-	facts->order_has_code = next_bool(&row);
-	facts->order_customer_id = next_int64(&row);
-	facts->order_amount = next_int64(&row);
-	facts->uses = next_int64(&row);
-	facts->misnumbered = next_int64(&row);
-	facts->highest_use_no = next_int32(&row);
-}
-
-/*
- * Find the redemption that a later call on (code, order_id) is about: the
- * live one, or else the newest released one.  Locks nothing.
- */
-bool
-voucher_store_find(VoucherStore *store, text *code, text *order_id,
-				   VoucherRedemption *redemption)
-{
-	Datum		values[] = {PointerGetDatum(code), PointerGetDatum(order_id)};
-	RowReader	row;
-
-	if (look_up(store, STMT_FIND, values, &row) == 0)
-		return false;
-	next_redemption(&row, redemption);
-	return true;
-}
-
-/*
- * Has the voucher any redemption, live or released?  A NULL code asks for
- * all vouchers at once.
- */
-bool
-voucher_store_has_redemptions(VoucherStore *store, text *code)
-{
-	Datum		values[] = {PointerGetDatum(code)};
-
-	return look_up(store,
-				   code ? STMT_HAS_REDEMPTIONS : STMT_HAS_ANY_REDEMPTION,
-				   values, NULL) > 0;
-}
-
-/*
- * Give the lowest use_no that none of the customer's live uses has; uses is
- * their number.
- *
- * Always the lowest, so that two calls with the same view of the customer
- * pick the same number and the UNIQUE index lets one of them through.
- */
-int32
-voucher_store_free_use_no(VoucherStore *store, const VoucherRequest *request,
-						  int64 uses)
-{
-	Datum		values[] = {
-		PointerGetDatum(request->code),
-		Int64GetDatum(request->customer_id),
-		Int32GetDatum(uses + 1)
-	};
-	RowReader	row;
-
-	(void) look_up(store, STMT_FREE_USE_NO, values, &row);
-	return next_int32(&row);
 }
 
 /*
@@ -466,12 +290,13 @@ voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
 		TimestampTzGetDatum(now),
 		TimestampTzGetDatum(redemption->expires_at)
 	};
-	RowReader	row;
+	bool		isnull;
 
-	if (run(store, STMT_INSERT, values, use_no ? NULL : "     n  ") == 0)
+	if (run(store, STMT_INSERT, values, use_no > 0 ? NULL : "     n  ") == 0)
 		return false;
-	read_row(&row);
-	redemption->id = next_int64(&row);
+	redemption->id = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+												 SPI_tuptable->tupdesc, 1,
+												 &isnull));
 	return true;
 }
 
@@ -675,26 +500,6 @@ run(VoucherStore *store, StoreStatement statement, Datum *values,
 }
 
 /*
- * Run one statement that only reads, on the latest committed state and what
- * this transaction did; return the number of rows, and the first to read.
- */
-static uint64
-look_up(VoucherStore *store, StoreStatement statement, Datum *values,
-		RowReader *row)
-{
-	int			code = SPI_execute_snapshot(plan_of(store, statement),
-											values, NULL, GetLatestSnapshot(),
-											InvalidSnapshot, false, true, 0);
-
-	if (code != SPI_OK_SELECT)
-		elog(ERROR, "voucher statement %d failed: %s",
-			 statement, SPI_result_code_string(code));
-	if (row && SPI_processed > 0)
-		read_row(row);
-	return SPI_processed;
-}
-
-/*
  * Give the plan of a statement, which is prepared on its first use.
  */
 static SPIPlanPtr
@@ -717,75 +522,4 @@ plan_of(VoucherStore *store, StoreStatement statement)
 		*plan = fresh;
 	}
 	return *plan;
-}
-
-/* Start to read the first row of the latest result. */
-static void
-read_row(RowReader *row)
-{
-	row->tuple = SPI_tuptable->vals[0];
-	row->tupdesc = SPI_tuptable->tupdesc;
-	row->column = 0;
-}
-
-/* Read the next column; the readers by type take NULL for zero. */
-static Datum
-next_column(RowReader *row, bool *isnull)
-{
-	return SPI_getbinval(row->tuple, row->tupdesc, ++row->column, isnull);
-}
-
-static bool
-next_bool(RowReader *row)
-{
-	bool		isnull;
-	Datum		value = next_column(row, &isnull);
-
-	return isnull ? false : DatumGetBool(value);
-}
-
-static int32
-next_int32(RowReader *row)
-{
-	bool		isnull;
-	Datum		value = next_column(row, &isnull);
-
-	return isnull ? 0 : DatumGetInt32(value);
-}
-
-/* Reads timestamptz as well. */
-static int64
-next_int64(RowReader *row)
-{
-	bool		isnull;
-	Datum		value = next_column(row, &isnull);
-
-	return isnull ? 0 : DatumGetInt64(value);
-}
-
-/* Reads a status or a release_reason. */
-static VoucherState
-next_state(RowReader *row)
-{
-	bool		isnull;
-	Datum		value = next_column(row, &isnull);
-
-	if (!isnull)
-	{
-		char	   *name = TextDatumGetCString(value);
-
-		for (int i = 0; i < lengthof(voucher_state_names); i++)
-			if (strcmp(name, voucher_state_names[i]) == 0)
-				return (VoucherState) i;
-	}
-	return VOUCHER_STATE_RESERVED;
-}
-
-static void
-next_redemption(RowReader *row, VoucherRedemption *redemption)
-{
-	redemption->id = next_int64(row);
-	redemption->state = next_state(row);
-	redemption->discount_amount = next_int64(row);
-	redemption->expires_at = next_int64(row);
 }

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * rows.h
+ *	  Look-ups of voucher and redemption rows by index.
+ *
+ * Nothing here takes a row lock, writes or runs SQL.  Every look-up sees the
+ * latest committed state, and what its own transaction did, at every
+ * isolation level: no answer is given from a stale snapshot.
+ *
+ * A look-up of an order waits for a concurrent transaction that is creating
+ * or changing the live redemption of that order, so that of two calls with
+ * one order id the second answers from what the first did.  It waits as for a
+ * row lock: lock_timeout, cancellation and the deadlock detector apply.
+ *
+ * Portions Copyright (c) 2026, the voucher authors
+ *
+ * IDENTIFICATION
+ *	  voucher/src/rows.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef VOUCHER_ROWS_H
+#define VOUCHER_ROWS_H
+
+#include "terms.h"
+
+/* What a reserve asks for. */
+typedef struct VoucherRequest
+{
+	text	   *code;
+	int64		customer_id;
+	text	   *order_id;
+	int64		order_amount;
+} VoucherRequest;
+
+/* Where a redemption stands: its status, or why it was released. */
+typedef enum VoucherState
+{
+	VOUCHER_STATE_RESERVED,
+	VOUCHER_STATE_CONFIRMED,
+	VOUCHER_STATE_RELEASED,
+	VOUCHER_STATE_EXPIRED,
+	VOUCHER_STATE_REFUNDED
+} VoucherState;
+
+extern const char *const voucher_state_names[VOUCHER_STATE_REFUNDED + 1];
+
+typedef struct VoucherRedemption
+{
+	int64		id;
+	VoucherState state;
+	int64		discount_amount;
+	TimestampTz expires_at;
+} VoucherRedemption;
+
+/* What decides about a reserve, all of one instant. */
+typedef struct VoucherFacts
+{
+	/* the live redemption of this order, if any, and what it is for */
+	bool		order_is_live;
+	VoucherRedemption order;
+	bool		order_has_code;
+	int64		order_customer_id;
+	int64		order_amount;
+
+	/* the voucher, if there is one; not read for an order that is live */
+	bool		voucher_exists;
+	VoucherTerms terms;
+	bool		limited;		/* does it have a total_limit? */
+	int64		remaining;		/* ordinary uses left, if limited */
+
+	/* the customer's live uses of it; counted under a per_user_limit only */
+	int32		uses;			/* counting stops at the limit */
+	int32		misnumbered;	/* those with no use_no in 1..per_user_limit */
+	int32		free_use_no;	/* the lowest use_no that none of them has */
+} VoucherFacts;
+
+extern void voucher_rows_look(Oid schema, const VoucherRequest *request,
+							  VoucherFacts *facts);
+extern bool voucher_rows_find(Oid schema, text *code, text *order_id,
+							  VoucherRedemption *redemption);
+extern bool voucher_rows_redeemed(Oid schema, text *code);
+
+#endif							/* VOUCHER_ROWS_H */
