@@ -13,7 +13,7 @@ PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS  += -Wextra -Wno-unused-parameter -Wno-sign-compare \
               -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 
-REGRESS        = init reserve settle limits lapse errors privileges guards readme drop
+REGRESS        = init calls errors guards privileges hostile session readme drop
 REGRESS_OPTS   = --encoding=UTF8
 ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-reserve-customer reserve-release reserve-confirm \
@@ -38,9 +38,9 @@ ONE_COMMAND = check demo
 ifneq ($(filter $(ONE_COMMAND),$(MAKECMDGOALS)),)
 
 check:
-	test/check
+	@test/check
 demo:
-	bench/demo
+	@bench/demo
 $(filter-out $(ONE_COMMAND),$(MAKECMDGOALS)):
 	$(MAKE) $@
 .PHONY: $(MAKECMDGOALS)

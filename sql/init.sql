@@ -1,0 +1,17 @@
+-- Installing: what the extension brings, and that each object says what it is
+SET client_min_messages = warning;
+CREATE EXTENSION voucher;
+SHOW search_path;
+\dx+ voucher
+\d voucher
+\d voucher_slot
+\d voucher_redemption
+\dT+ voucher_outcome
+-- the class at the root of all look-ups by column number (src/rows.c)
+SELECT attrelid::regclass, string_agg(attname, ' ' ORDER BY attnum)
+FROM pg_attribute
+WHERE attrelid IN ('voucher'::regclass, 'voucher_redemption'::regclass) AND attnum > 0
+GROUP BY 1 ORDER BY 1;
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set invariant :abs_srcdir '/test/invariant.sql'
+\i :invariant

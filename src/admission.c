@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
@@ -119,11 +118,8 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 
 		if (facts.misnumbered > 0)
 		{
-			/* a round that is won, unless somebody else changed those rows */
-			if (voucher_store_number_uses(&store, request,
-										  facts.terms.per_user_limit,
-										  facts.uses) == facts.misnumbered)
-				rounds--;
+			voucher_store_number_uses(&store, request,
+									  facts.terms.per_user_limit, facts.uses);
 			continue;
 		}
 
@@ -298,21 +294,19 @@ give_back(VoucherStore *store, text *code, int64 uses)
 }
 
 /*
- * Before another round: may it be won?
- *
- * Under REPEATABLE READ and SERIALIZABLE a round is lost when what it found
- * is too new for the caller's snapshot, and so would be every other.
+ * Before a change, after so many that did not hold: give up at some point.
  */
 static void
 check_rounds(int rounds)
 {
 	CHECK_FOR_INTERRUPTS();
 
-	if (rounds >= (IsolationUsesXactSnapshot() ? 1 : MAX_ROUNDS))
+	if (rounds >= MAX_ROUNDS)
 		ereport(ERROR,
-				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				errmsg("could not serialize access due to concurrent use of the voucher"),
-				errhint("Retry the transaction."));
+				errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				errmsg("a change to the tables of extension \"voucher\" was undone %d times",
+					   rounds),
+				errhint("Look for a trigger or rule on these tables that suppresses changes."));
 }
 
 /* Make a refusal. */

@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -30,6 +31,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -228,11 +230,10 @@ voucher_store_close(VoucherStore *store)
  *
  * Called with fewer uses than the limit, so there is a number for each.  They
  * are taken from the top, out of the way of new uses, which start below.
- * Returns how many were numbered.
  */
-int64
+void
 voucher_store_number_uses(VoucherStore *store, const VoucherRequest *request,
-						  int32 limit, int64 uses)
+						  int32 limit, int32 uses)
 {
 	Datum		values[] = {
 		PointerGetDatum(request->code),
@@ -241,7 +242,7 @@ voucher_store_number_uses(VoucherStore *store, const VoucherRequest *request,
 		Int32GetDatum(uses)
 	};
 
-	return run(store, STMT_NUMBER_USES, values, NULL);
+	(void) run(store, STMT_NUMBER_USES, values, NULL);
 }
 
 /*
@@ -483,15 +484,29 @@ check_version(void)
 }
 
 /*
- * Run one statement that changes rows, with the caller's own snapshot rules;
- * return the number of rows.
+ * Run one statement; return the number of rows.
+ *
+ * It sees the latest committed state at every isolation level, as look-ups
+ * do.  Under REPEATABLE READ and SERIALIZABLE the server then checks each row
+ * to be changed against the caller's snapshot too, and throws 40001 if the
+ * row is newer; referential actions are run in the same way.
  */
 static uint64
 run(VoucherStore *store, StoreStatement statement, Datum *values,
 	const char *nulls)
 {
-	int			code = SPI_execute_plan(plan_of(store, statement),
-										values, nulls, false, 0);
+	Snapshot	latest = InvalidSnapshot;
+	Snapshot	crosscheck = InvalidSnapshot;
+	int			code;
+
+	if (IsolationUsesXactSnapshot())
+	{
+		CommandCounterIncrement();
+		latest = GetLatestSnapshot();
+		crosscheck = GetTransactionSnapshot();
+	}
+	code = SPI_execute_snapshot(plan_of(store, statement), values, nulls,
+								latest, crosscheck, false, true, 0);
 
 	if (code < 0)
 		elog(ERROR, "voucher statement %d failed: %s",

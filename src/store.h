@@ -7,9 +7,9 @@
  * one SQL function call.  Between the two it is the tables' owner, with
  * search_path pinned; an ERROR undoes both with the (sub)transaction.
  *
- * Changes obey the caller's isolation level: under REPEATABLE READ and
- * SERIALIZABLE they throw 40001 when the row has changed since the caller's
- * snapshot was taken.
+ * Changes are made to the latest committed state, and obey the caller's
+ * isolation level: under REPEATABLE READ and SERIALIZABLE they throw 40001
+ * when the row is newer than the caller's snapshot.
  *
  * Lock order: redemption rows first, the voucher row last.  Of the functions
  * below only voucher_store_take() and voucher_store_give_back() lock a
@@ -40,9 +40,9 @@ typedef struct VoucherStore
 extern void voucher_store_open(VoucherStore *store, Oid schema);
 extern void voucher_store_close(VoucherStore *store);
 
-extern int64 voucher_store_number_uses(VoucherStore *store,
-									   const VoucherRequest *request,
-									   int32 limit, int64 uses);
+extern void voucher_store_number_uses(VoucherStore *store,
+									  const VoucherRequest *request,
+									  int32 limit, int32 uses);
 extern bool voucher_store_expire_one(VoucherStore *store, text *code);
 extern bool voucher_store_expire_own(VoucherStore *store, text *code,
 									 int64 customer_id);

@@ -20,7 +20,7 @@ use VoucherTest;
 my $node = start_node('mixed_rush');
 
 # HOT is nearly always sold out.  Orders of COLD are shared by all clients,
-# and fifty customers share them.
+# and sixty customers share them.
 $node->safe_psql(
 	'postgres', q{
 	INSERT INTO voucher (code, discount_amount, total_limit, per_user_limit)
@@ -54,12 +54,12 @@ my @script = (
 	],
 	# many clients retry the same orders, and confirm or release them
 	[   4,
-		"\\set o random(1, 200)\nBEGIN;\n"
-		  . call_sql('reserve', q{'COLD'}, $shared, ':o % 50')
+		"\\set o random(1, 80)\nBEGIN;\n"
+		  . call_sql('reserve', q{'COLD'}, $shared, ':o % 60')
 		  . "${pause}COMMIT;\n"
 	],
 	[   4,
-		"\\set o random(1, 200)\n\\set r random(1, 5)\nBEGIN;\n\\if :r = 1\n"
+		"\\set o random(1, 80)\n\\set r random(1, 10)\nBEGIN;\n\\if :r = 1\n"
 		  . call_sql('confirm', q{'COLD'}, $shared)
 		  . "\\else\n"
 		  . call_sql('release', q{'COLD'}, $shared)

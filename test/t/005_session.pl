@@ -2,8 +2,7 @@
 # test/t/005_session.pl
 #
 # One session that lives through everything a pool does to it: the extension
-# dropped and made again, schemas renamed, other search paths and settings, a
-# timeout in the middle of a call, and a transaction prepared for later.
+# dropped and made again, schemas renamed, other search paths and settings.
 
 use strict;
 use warnings;
@@ -153,56 +152,7 @@ ask($s, "SET $_") foreach (
 is(answers('GUC1') =~ s/GUC1/GUC0/gr, $plain,
 	"the same answers under the caller's odd settings (P87, P88)");
 
-# A timeout while the call runs as the table owner
-voucher('WAIT', 9);
-ask($s, qq{RESET ALL; CREATE ROLE regress_voucher_app;
-	GRANT USAGE ON SCHEMA $store TO regress_voucher_app;
-	GRANT EXECUTE ON FUNCTION $store.voucher_reserve(text, bigint, text, bigint)
-		TO regress_voucher_app;
-	SET SESSION AUTHORIZATION regress_voucher_app; SET search_path = public, $store});
-my $holder = session($node);
-is( ask($holder,
-		"BEGIN; SELECT result FROM $store.voucher_reserve('WAIT', 1, 'w', 5)"),
-	'RESERVED',
-	'somebody else is about to use the order id');
-foreach my $setting ('statement_timeout', 'lock_timeout')
-{
-	ask($s, "BEGIN; SAVEPOINT s; SET LOCAL $setting = '200ms'");
-	like(ask($s, q{SELECT voucher_reserve('WAIT', 1, 'w', 5)}),
-		qr/^ERROR (?:57014|55P03)$/, "$setting ends the wait");
-	ask($s, 'ROLLBACK TO s');
-	is( ask($s, q{SELECT current_user, session_user, current_setting('search_path')}),
-		qq{regress_voucher_app|regress_voucher_app|public, $store},
-		"and leaves user and search_path as they were ($setting)");
-	is(ask($s, 'SELECT count(*) FROM voucher_redemption'),
-		'ERROR 42501', "and no right to the tables ($setting)");
-	ask($s, 'ROLLBACK');
-}
-ask($holder, 'ROLLBACK');
-is(ask($s, q{SELECT result FROM voucher_reserve('WAIT', 1, 'w', 5)}),
-	'RESERVED', 'the next call of the session succeeds');
-ask($s, "RESET SESSION AUTHORIZATION; SET search_path = $store");
-
-# Two-phase commit, over a restart
-voucher($_, 1) foreach ('KEEP', 'DROP');
-foreach my $code ('KEEP', 'DROP')
-{
-	ask($s, "BEGIN; SELECT voucher_reserve('$code', 1, '$code-1', 5)");
-	is(ask($s, "PREPARE TRANSACTION '$code'"),
-		'', "a reservation of an ordinary voucher is prepared ($code)");
-}
-$_->quit foreach ($s, $holder);
-$node->restart;
-is( $node->safe_psql(
-		'postgres', qq{COMMIT PREPARED 'KEEP'; ROLLBACK PREPARED 'DROP';
-		SET search_path = $store;
-		SELECT code, used_count FROM voucher WHERE code IN ('KEEP', 'DROP')
-		ORDER BY 1;
-		SELECT result FROM voucher_reserve('DROP', 2, 'DROP-2', 5);
-		SELECT result FROM voucher_reserve('KEEP', 2, 'KEEP-2', 5);
-		SELECT result FROM voucher_confirm('KEEP', 'KEEP-1')}),
-	"DROP|0\nKEEP|1\nRESERVED\nOUT_OF_STOCK\nCONFIRMED",
-	'after the restart one is committed and one is free again (promises 3, 4)');
+$s->quit;
 invariant_ok($node, 'at the end of the session', schema => $store);
 
 done_testing();

@@ -1,0 +1,41 @@
+-- Names that somebody else made are never taken for ours: a schema first in
+-- the path with tables, functions, operators and casts of the same names
+SET client_min_messages = warning;
+INSERT INTO voucher (code, discount_percent, total_limit, per_user_limit) VALUES ('HOSTILE', 10, 3, 2);
+CREATE SCHEMA hostile;
+CREATE TABLE hostile.voucher (LIKE public.voucher);
+CREATE TABLE hostile.voucher_redemption (LIKE public.voucher_redemption);
+CREATE FUNCTION hostile.trap(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'captured'; END $$;
+CREATE FUNCTION hostile.trap(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'captured'; END $$;
+CREATE FUNCTION hostile.trap8(bigint, bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'captured'; END $$;
+CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'captured'; END $$;
+CREATE FUNCTION hostile.coalesce(bigint, bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'captured'; END $$;
+CREATE OPERATOR hostile.= (LEFTARG = text, RIGHTARG = text, FUNCTION = hostile.trap);
+CREATE OPERATOR hostile.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = hostile.trap);
+CREATE OPERATOR hostile.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = hostile.trap);
+CREATE OPERATOR hostile.+ (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = hostile.trap8);
+CREATE TEMP TABLE voucher (LIKE public.voucher);
+CREATE TEMP TABLE voucher_redemption (LIKE public.voucher_redemption);
+CREATE TEMP TABLE pg_extension (extname text, extversion text);
+
+SET search_path = hostile, pg_temp, pg_catalog, public;
+SELECT result, discount_amount FROM public.voucher_reserve('hostile', 1, 'N1', 1000);
+SELECT result, discount_amount FROM public.voucher_reserve('hostile', 1, 'N2', 1000);
+SELECT result FROM public.voucher_reserve('hostile', 1, 'N3', 1000);
+SELECT result FROM public.voucher_reserve('hostile', 2, 'N3', 1000);
+SELECT result FROM public.voucher_reserve('hostile', 3, 'N4', 1000);
+SELECT result FROM public.voucher_confirm('hostile', 'N1');
+SELECT result FROM public.voucher_release('hostile', 'N2');
+SHOW search_path;
+
+-- plans made under this path are as good as any
+\c -
+SET client_min_messages = warning;
+SET search_path = hostile, pg_catalog, public;
+SELECT result FROM public.voucher_reserve('hostile', 1, 'N2', 1000);
+SELECT result FROM public.voucher_release('hostile', 'N2');
+RESET search_path;
+
+DROP SCHEMA hostile CASCADE;
+SELECT code, used_count FROM voucher WHERE code = 'HOSTILE';
+SELECT * FROM voucher_violations();
