@@ -35,6 +35,9 @@
  */
 #define MAX_ROUNDS	100
 
+/* Lapsed holds to try, as other sessions may be working on the first ones */
+#define MAX_CANDIDATES	64
+
 const char *const voucher_result_names[] = {
 	[VOUCHER_RESERVED] = "RESERVED",
 	[VOUCHER_CONFIRMED] = "CONFIRMED",
@@ -75,8 +78,9 @@ static const Transition release = {
 static bool decide_without_taking(const VoucherRequest *request,
 								  const VoucherFacts *facts, int64 returned,
 								  TimestampTz now, VoucherOutcome *outcome);
-static bool expire_for(VoucherStore *store, const VoucherRequest *request,
-					   VoucherResult refused);
+static bool expire_for(VoucherStore *store, Oid schema,
+					   const VoucherRequest *request, VoucherResult refused,
+					   TimestampTz now);
 static VoucherOutcome settle(Oid schema, text *code, text *order_id,
 							 const Transition *transition);
 static void give_back(VoucherStore *store, text *code, int64 uses);
@@ -109,7 +113,8 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 
 		if (decide_without_taking(request, &facts, returned, now, &outcome))
 		{
-			if (returned > 0 || !expire_for(&store, request, outcome.result))
+			if (returned > 0 ||
+				!expire_for(&store, schema, request, outcome.result, now))
 				break;
 			returned = 1;
 			continue;
@@ -118,8 +123,10 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 
 		if (facts.misnumbered > 0)
 		{
-			voucher_store_number_uses(&store, request,
-									  facts.terms.per_user_limit, facts.uses);
+			if (voucher_store_number_use(&store, facts.misnumbered,
+										 facts.free_use_no,
+										 facts.terms.per_user_limit))
+				rounds--;		/* this one was not lost */
 			continue;
 		}
 
@@ -212,19 +219,23 @@ decide_without_taking(const VoucherRequest *request, const VoucherFacts *facts,
  * is why it was refused: expiry works without any worker.
  */
 static bool
-expire_for(VoucherStore *store, const VoucherRequest *request,
-		   VoucherResult refused)
+expire_for(VoucherStore *store, Oid schema, const VoucherRequest *request,
+		   VoucherResult refused, TimestampTz now)
 {
-	switch (refused)
-	{
-		case VOUCHER_OUT_OF_STOCK:
-			return voucher_store_expire_one(store, request->code);
-		case VOUCHER_ALREADY_USED:
-			return voucher_store_expire_own(store, request->code,
-											request->customer_id);
-		default:
-			return false;
-	}
+	int64		ids[MAX_CANDIDATES];
+	int			found = 0;
+
+	if (refused == VOUCHER_OUT_OF_STOCK)
+		found = voucher_rows_lapsed(schema, request->code, NULL, now,
+									ids, MAX_CANDIDATES);
+	else if (refused == VOUCHER_ALREADY_USED)
+		found = voucher_rows_lapsed(schema, request->code, &request->customer_id,
+									now, ids, MAX_CANDIDATES);
+
+	for (int i = 0; i < found; i++)
+		if (voucher_store_expire(store, ids[i]))
+			return true;
+	return false;
 }
 
 /*

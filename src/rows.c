@@ -80,7 +80,7 @@ const char *const voucher_state_names[] = {
 	[VOUCHER_STATE_REFUNDED] = "REFUNDED"
 };
 
-/* A scan of one index for equal keys. */
+/* A scan of one index, from conditions on its first columns. */
 typedef struct RowScan
 {
 	Relation	index;
@@ -91,7 +91,8 @@ typedef struct RowScan
 } RowScan;
 
 static Relation open_table(Oid schema, const char *name);
-static void add_key(RowScan *rows, RegProcedure equal, Datum value);
+static void add_key(RowScan *rows, StrategyNumber strategy,
+					RegProcedure compare, Datum value);
 static void begin_rows(RowScan *rows, Relation table, Oid schema,
 					   const char *index, Snapshot snapshot);
 static bool next_row(RowScan *rows, ScanDirection direction);
@@ -173,14 +174,54 @@ voucher_rows_find(Oid schema, text *code, text *order_id,
 	if (!found)
 	{
 		end_rows(&rows);
-		add_key(&rows, F_TEXTEQ, PointerGetDatum(code));
-		add_key(&rows, F_TEXTEQ, PointerGetDatum(order_id));
+		add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(code));
+		add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(order_id));
 		begin_rows(&rows, redemptions, schema, "voucher_redemption_released_idx",
 				   snapshot);
 		found = next_row(&rows, BackwardScanDirection);
 	}
 	if (found)
 		read_redemption(&rows, redemption);
+	end_rows(&rows);
+
+	UnregisterSnapshot(snapshot);
+	table_close(redemptions, NoLock);
+	return found;
+}
+
+/*
+ * Find holds that have lapsed by now: of the voucher, the longest lapsed
+ * first, or if customer_id is given, those of the customer.  Fills in up to
+ * max ids and returns how many.
+ */
+int
+voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,
+					TimestampTz now, int64 *ids, int max)
+{
+	Relation	redemptions = open_table(schema, "voucher_redemption");
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	RowScan		rows = {0};
+	int			found = 0;
+
+	add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(code));
+	if (customer_id)
+		add_key(&rows, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(*customer_id));
+	else
+		add_key(&rows, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
+				TimestampTzGetDatum(now));
+	begin_rows(&rows, redemptions, schema,
+			   customer_id ? "voucher_redemption_use_key" :
+			   "voucher_redemption_reserved_idx", snapshot);
+
+	while (found < max && next_row(&rows, ForwardScanDirection))
+	{
+		VoucherRedemption hold;
+
+		read_redemption(&rows, &hold);
+		if (hold.state == VOUCHER_STATE_RESERVED && hold.expires_at <= now)
+			ids[found++] = hold.id;
+	}
 	end_rows(&rows);
 
 	UnregisterSnapshot(snapshot);
@@ -227,12 +268,13 @@ open_table(Oid schema, const char *name)
 	return table_open(relid, AccessShareLock);
 }
 
-/* Add the next column of the index to the keys of a scan to begin. */
+/* Add a condition on the next column of the index to a scan to begin. */
 static void
-add_key(RowScan *rows, RegProcedure equal, Datum value)
+add_key(RowScan *rows, StrategyNumber strategy, RegProcedure compare,
+		Datum value)
 {
-	ScanKeyInit(&rows->keys[rows->nkeys], rows->nkeys + 1,
-				BTEqualStrategyNumber, equal, value);
+	ScanKeyInit(&rows->keys[rows->nkeys], rows->nkeys + 1, strategy, compare,
+				value);
 	rows->nkeys++;
 }
 
@@ -278,7 +320,7 @@ find_live_order(Oid schema, Relation redemptions, text *order_id,
 				Snapshot snapshot, RowScan *rows)
 {
 	rows->nkeys = 0;
-	add_key(rows, F_TEXTEQ, PointerGetDatum(order_id));
+	add_key(rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(order_id));
 	begin_rows(rows, redemptions, schema, "voucher_redemption_order_key",
 			   snapshot);
 	return next_row(rows, ForwardScanDirection);
@@ -327,7 +369,7 @@ read_voucher(Oid schema, const VoucherRequest *request, Snapshot snapshot,
 	RowScan		rows = {0};
 	bool		isnull;
 
-	add_key(&rows, F_TEXTEQ, PointerGetDatum(request->code));
+	add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(request->code));
 	begin_rows(&rows, vouchers, schema, "voucher_pkey", snapshot);
 
 	facts->voucher_exists = next_row(&rows, ForwardScanDirection);
@@ -393,8 +435,8 @@ count_uses(Oid schema, Relation redemptions, const VoucherRequest *request,
 	int32		limit = facts->terms.per_user_limit;
 	RowScan		rows = {0};
 
-	add_key(&rows, F_TEXTEQ, PointerGetDatum(request->code));
-	add_key(&rows, F_INT8EQ, Int64GetDatum(request->customer_id));
+	add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(request->code));
+	add_key(&rows, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(request->customer_id));
 	begin_rows(&rows, redemptions, schema, "voucher_redemption_use_key",
 			   snapshot);
 
@@ -405,7 +447,7 @@ count_uses(Oid schema, Relation redemptions, const VoucherRequest *request,
 
 		facts->uses++;
 		if (use_no == 0 || use_no > limit)
-			facts->misnumbered++;
+			facts->misnumbered = read_int64(&rows, Anum_redemption_id, 0);
 		else if (use_no == facts->free_use_no)
 			facts->free_use_no++;
 	}
@@ -424,7 +466,7 @@ has_rows(Oid schema, Relation redemptions, const char *index, text *code,
 	bool		found;
 
 	if (code)
-		add_key(&rows, F_TEXTEQ, PointerGetDatum(code));
+		add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(code));
 	begin_rows(&rows, redemptions, schema, index, snapshot);
 	found = next_row(&rows, ForwardScanDirection);
 	end_rows(&rows);

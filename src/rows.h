@@ -71,14 +71,17 @@ typedef struct VoucherFacts
 
 	/* the customer's live uses of it; counted under a per_user_limit only */
 	int32		uses;			/* counting stops at the limit */
-	int32		misnumbered;	/* those with no use_no in 1..per_user_limit */
 	int32		free_use_no;	/* the lowest use_no that none of them has */
+	int64		misnumbered;	/* id of one with no use_no in 1..per_user_limit,
+								 * or 0 */
 } VoucherFacts;
 
 extern void voucher_rows_look(Oid schema, const VoucherRequest *request,
 							  VoucherFacts *facts);
 extern bool voucher_rows_find(Oid schema, text *code, text *order_id,
 							  VoucherRedemption *redemption);
+extern int	voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,
+								TimestampTz now, int64 *ids, int max);
 extern bool voucher_rows_redeemed(Oid schema, text *code);
 
 #endif							/* VOUCHER_ROWS_H */

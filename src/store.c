@@ -38,7 +38,13 @@
 #include "compat.h"
 #include "store.h"
 
-#define LIVE(r)		r ".status IN ('RESERVED', 'CONFIRMED')"
+/*
+ * Rows are found by primary key.  With "status = ..." the planner could take
+ * any of the partial indexes, which look just as cheap while they are empty,
+ * and scan all of it for the rest of a sale; an expression keeps it from that.
+ */
+#define RESERVED	"status || '' = 'RESERVED'"
+#define LIVE		"status || '' IN ('RESERVED', 'CONFIRMED')"
 
 /*
  * The terms of voucher v, in the order of VoucherTerms and never NULL: a
@@ -54,23 +60,10 @@
 	" coalesce((extract(epoch FROM v.hold_time) * 1000000)::int8, 0)"
 #define NUM_TERMS	9
 
-/* Give back one lapsed hold of voucher $1 that no other session is using. */
-#define EXPIRE_ONE(condition) \
-	"UPDATE %1$s.voucher_redemption AS r" \
-	" SET status = 'RELEASED', released_at = clock_timestamp()," \
-	" release_reason = 'EXPIRED', slot_no = NULL" \
-	" WHERE r.id = (SELECT h.id FROM %1$s.voucher_redemption AS h" \
-	" WHERE h.voucher_code = $1" condition \
-	" AND h.status = 'RESERVED' AND h.slot_no IS NULL" \
-	" AND h.expires_at <= clock_timestamp()" \
-	" ORDER BY h.expires_at LIMIT 1 FOR UPDATE SKIP LOCKED)" \
-	" AND r.status = 'RESERVED'"
-
 typedef enum StoreStatement
 {
-	STMT_NUMBER_USES,
-	STMT_EXPIRE_ONE,
-	STMT_EXPIRE_OWN,
+	STMT_NUMBER_USE,
+	STMT_EXPIRE,
 	STMT_INSERT,
 	STMT_REMOVE,
 	STMT_CONFIRM,
@@ -90,29 +83,20 @@ static const struct
 	Oid			argtypes[MAX_ARGS];
 }			statements[NUM_STATEMENTS] =
 {
-	[STMT_NUMBER_USES] = {
-		"WITH loose AS (SELECT r.id, row_number() OVER (ORDER BY r.id) AS k"
-		" FROM %1$s.voucher_redemption AS r"
-		" WHERE r.voucher_code = $1 AND r.customer_id = $2 AND " LIVE("r")
-		" AND (r.use_no IS NULL OR r.use_no > $3)),"
-		" free AS (SELECT n, row_number() OVER (ORDER BY n DESC) AS k"
-		" FROM generate_series($3 - $4 + 1, $3) AS n"
-		" WHERE NOT EXISTS (SELECT FROM %1$s.voucher_redemption AS r"
-		" WHERE r.voucher_code = $1 AND r.customer_id = $2"
-		" AND r.use_no = n AND " LIVE("r") "))"
-		" UPDATE %1$s.voucher_redemption AS r SET use_no = free.n"
-		" FROM loose JOIN free USING (k)"
-		" WHERE r.id = loose.id AND " LIVE("r")
-		" AND (r.use_no IS NULL OR r.use_no > $3)",
-		4, {TEXTOID, INT8OID, INT4OID, INT4OID}
+	[STMT_NUMBER_USE] = {
+		"UPDATE %1$s.voucher_redemption SET use_no = $2"
+		" WHERE id = $1 AND " LIVE " AND (use_no IS NULL OR use_no > $3)",
+		3, {INT8OID, INT4OID, INT4OID}
 	},
-	[STMT_EXPIRE_ONE] = {
-		EXPIRE_ONE(""),
-		1, {TEXTOID}
-	},
-	[STMT_EXPIRE_OWN] = {
-		EXPIRE_ONE(" AND h.customer_id = $2"),
-		2, {TEXTOID, INT8OID}
+	[STMT_EXPIRE] = {
+		"UPDATE %1$s.voucher_redemption"
+		" SET status = 'RELEASED', released_at = clock_timestamp(),"
+		" release_reason = 'EXPIRED', slot_no = NULL"
+		" WHERE id = (SELECT id FROM %1$s.voucher_redemption"
+		" WHERE id = $1 AND " RESERVED " AND expires_at <= clock_timestamp()"
+		" FOR UPDATE SKIP LOCKED)"
+		" AND " RESERVED,
+		1, {INT8OID}
 	},
 	[STMT_INSERT] = {
 		"INSERT INTO %1$s.voucher_redemption (voucher_code, customer_id,"
@@ -130,14 +114,14 @@ static const struct
 	[STMT_CONFIRM] = {
 		"UPDATE %1$s.voucher_redemption"
 		" SET status = 'CONFIRMED', confirmed_at = clock_timestamp()"
-		" WHERE id = $1 AND status = 'RESERVED'",
+		" WHERE id = $1 AND " RESERVED,
 		1, {INT8OID}
 	},
 	[STMT_RELEASE] = {
 		"UPDATE %1$s.voucher_redemption"
 		" SET status = 'RELEASED', released_at = clock_timestamp(),"
 		" release_reason = 'RELEASED', slot_no = NULL"
-		" WHERE id = $1 AND status = 'RESERVED'",
+		" WHERE id = $1 AND " RESERVED,
 		1, {INT8OID}
 	},
 	[STMT_TAKE] = {
@@ -224,49 +208,36 @@ voucher_store_close(VoucherStore *store)
 }
 
 /*
- * Bring the customer's live uses into 1..limit, where the UNIQUE index bounds
- * them: those made while there was no limit have no number, and those made
- * under a higher one may have too high a number.
+ * Give a live redemption a use_no within the limit, where the UNIQUE index
+ * bounds it: one that was made while there was no limit has none, and one that
+ * was made under a higher limit may have too high a number.
  *
- * Called with fewer uses than the limit, so there is a number for each.  They
- * are taken from the top, out of the way of new uses, which start below.
+ * False if somebody else did so, or released it.
  */
-void
-voucher_store_number_uses(VoucherStore *store, const VoucherRequest *request,
-						  int32 limit, int32 uses)
+bool
+voucher_store_number_use(VoucherStore *store, int64 id, int32 use_no,
+						 int32 limit)
 {
 	Datum		values[] = {
-		PointerGetDatum(request->code),
-		Int64GetDatum(request->customer_id),
-		Int32GetDatum(limit),
-		Int32GetDatum(uses)
+		Int64GetDatum(id),
+		Int32GetDatum(use_no),
+		Int32GetDatum(limit)
 	};
 
-	(void) run(store, STMT_NUMBER_USES, values, NULL);
+	return run(store, STMT_NUMBER_USE, values, NULL) > 0;
 }
 
 /*
- * Give back one lapsed hold of the voucher, if there is one that no other
- * session is working on; never waits.  The use stays counted: the caller
- * takes it over, or gives it back with voucher_store_give_back().
+ * RESERVED to RELEASED, if the hold has lapsed and no other session is working
+ * on it; never waits.  The use stays counted: the caller takes it over, or
+ * gives it back with voucher_store_give_back().
  */
 bool
-voucher_store_expire_one(VoucherStore *store, text *code)
+voucher_store_expire(VoucherStore *store, int64 id)
 {
-	Datum		values[] = {PointerGetDatum(code)};
+	Datum		values[] = {Int64GetDatum(id)};
 
-	return run(store, STMT_EXPIRE_ONE, values, NULL) > 0;
-}
-
-/*
- * The same for a lapsed hold of one customer.
- */
-bool
-voucher_store_expire_own(VoucherStore *store, text *code, int64 customer_id)
-{
-	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(customer_id)};
-
-	return run(store, STMT_EXPIRE_OWN, values, NULL) > 0;
+	return run(store, STMT_EXPIRE, values, NULL) > 0;
 }
 
 /*
@@ -413,33 +384,17 @@ table_owner(const char *table, Oid schema)
  * Pin the settings that decide what a statement means and how it is planned,
  * until the GUC nest level is left.
  *
- * Every statement has one sane plan, by index.  Plans made while the tables
- * are empty would be sequential scans, and would stay so through a whole
- * sale.
+ * A plan made while the tables are empty would be a sequential scan, and
+ * would stay so through a whole sale.
  */
 static void
 pin_settings(void)
 {
-	const struct
-	{
-		const char *name;
-		bool		is_on;
-		bool		wanted;
-	}			planner[] =
-	{
-		{"enable_seqscan", enable_seqscan, false},
-		{"enable_bitmapscan", enable_bitmapscan, false},
-		{"enable_indexscan", enable_indexscan, true},
-		{"enable_nestloop", enable_nestloop, true}
-	};
-
 	RestrictSearchPath();
-	for (int i = 0; i < lengthof(planner); i++)
-		if (planner[i].is_on != planner[i].wanted)
-			(void) set_config_option(planner[i].name,
-									 planner[i].wanted ? "on" : "off",
-									 PGC_USERSET, PGC_S_SESSION,
-									 GUC_ACTION_SAVE, true, 0, false);
+	if (enable_seqscan)
+		(void) set_config_option("enable_seqscan", "off",
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*

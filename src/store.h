@@ -40,12 +40,9 @@ typedef struct VoucherStore
 extern void voucher_store_open(VoucherStore *store, Oid schema);
 extern void voucher_store_close(VoucherStore *store);
 
-extern void voucher_store_number_uses(VoucherStore *store,
-									  const VoucherRequest *request,
-									  int32 limit, int32 uses);
-extern bool voucher_store_expire_one(VoucherStore *store, text *code);
-extern bool voucher_store_expire_own(VoucherStore *store, text *code,
-									 int64 customer_id);
+extern bool voucher_store_number_use(VoucherStore *store, int64 id,
+									 int32 use_no, int32 limit);
+extern bool voucher_store_expire(VoucherStore *store, int64 id);
 extern bool voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
 								 int32 use_no, TimestampTz now,
 								 VoucherRedemption *redemption);
