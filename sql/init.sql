@@ -6,8 +6,8 @@ SHOW search_path;
 \d voucher
 \d voucher_slot
 \d voucher_redemption
-\dT+ voucher_outcome
--- the class at the root of all look-ups by column number (src/rows.c)
+\d voucher_outcome
+-- src/rows.c knows the columns by number
 SELECT attrelid::regclass, string_agg(attname, ' ' ORDER BY attnum)
 FROM pg_attribute
 WHERE attrelid IN ('voucher'::regclass, 'voucher_redemption'::regclass) AND attnum > 0
