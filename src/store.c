@@ -47,8 +47,8 @@
 #define LIVE		"status || '' IN ('RESERVED', 'CONFIRMED')"
 
 /*
- * The terms of voucher v, in the order of VoucherTerms and never NULL: a
- * list to select, and to compare with what was selected before.
+ * The terms of voucher v as rows.c reads them, in the order of VoucherTerms
+ * and never NULL, to be compared with those that a call decided on.
  */
 #define TERMS \
 	"v.enabled, v.starts_at, v.ends_at," \
