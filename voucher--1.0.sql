@@ -138,8 +138,8 @@ CREATE TYPE @extschema@.voucher_outcome AS (
 -- Functions
 ---------------------------------------------------------------------------
 
-CREATE FUNCTION @extschema@.voucher_reserve(code text, customer_id bigint,
-											order_id text, order_amount bigint)
+-- A refusal is a row like any other answer.
+CREATE FUNCTION @extschema@.voucher_reserve(code text, customer_id bigint, order_id text, order_amount bigint)
 RETURNS @extschema@.voucher_outcome
 AS 'MODULE_PATHNAME', 'voucher_reserve'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
@@ -156,6 +156,55 @@ RETURNS @extschema@.voucher_outcome
 AS 'MODULE_PATHNAME', 'voucher_release'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
 REVOKE ALL ON FUNCTION @extschema@.voucher_release(text, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_refund(code text, order_id text)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_refund'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_refund(text, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_redeem(code text, customer_id bigint, order_id text, order_amount bigint)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_redeem'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_redeem(text, bigint, text, bigint) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_extend(code text, order_id text, hold interval DEFAULT NULL)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_extend'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_extend(text, text, interval) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_check(code text, customer_id bigint, order_amount bigint)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_check'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_check(text, bigint, bigint) FROM PUBLIC;
+
+-- The same calls for those who prefer exceptions.
+CREATE FUNCTION @extschema@.voucher_reserve_or_raise(code text, customer_id bigint, order_id text, order_amount bigint)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_reserve_or_raise'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_reserve_or_raise(text, bigint, text, bigint) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_confirm_or_raise(code text, order_id text)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_confirm_or_raise'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_confirm_or_raise(text, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_release_or_raise(code text, order_id text)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_release_or_raise'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_release_or_raise(text, text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_redeem_or_raise(code text, customer_id bigint, order_id text, order_amount bigint)
+RETURNS @extschema@.voucher_outcome
+AS 'MODULE_PATHNAME', 'voucher_redeem_or_raise'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) FROM PUBLIC;
 
 ---------------------------------------------------------------------------
 -- Guards: a code is stored in its normal form, and a voucher that has
@@ -229,7 +278,7 @@ COMMENT ON INDEX @extschema@.voucher_redemption_reserved_idx IS 'finds the lapse
 COMMENT ON INDEX @extschema@.voucher_redemption_released_idx IS 'finds what became of an order';
 
 COMMENT ON TYPE @extschema@.voucher_outcome IS 'what a call did, or why it did nothing';
-COMMENT ON COLUMN @extschema@.voucher_outcome.result IS 'RESERVED, CONFIRMED, RELEASED, DUPLICATE, or why not';
+COMMENT ON COLUMN @extschema@.voucher_outcome.result IS 'RESERVED, CONFIRMED, RELEASED, AVAILABLE, DUPLICATE, or why not';
 COMMENT ON COLUMN @extschema@.voucher_outcome.discount_amount IS 'discount in minor units; NULL in a refusal';
 COMMENT ON COLUMN @extschema@.voucher_outcome.expires_at IS 'deadline of the hold';
 COMMENT ON COLUMN @extschema@.voucher_outcome.detail IS 'what the result is about, as a word to compare with';
@@ -237,6 +286,14 @@ COMMENT ON COLUMN @extschema@.voucher_outcome.detail IS 'what the result is abou
 COMMENT ON FUNCTION @extschema@.voucher_reserve(text, bigint, text, bigint) IS 'hold one use of a voucher for an order';
 COMMENT ON FUNCTION @extschema@.voucher_confirm(text, text) IS 'make the reserved use of an order final';
 COMMENT ON FUNCTION @extschema@.voucher_release(text, text) IS 'give the reserved use of an order back';
+COMMENT ON FUNCTION @extschema@.voucher_refund(text, text) IS 'give the confirmed use of an order back';
+COMMENT ON FUNCTION @extschema@.voucher_redeem(text, bigint, text, bigint) IS 'reserve and confirm in one step';
+COMMENT ON FUNCTION @extschema@.voucher_extend(text, text, interval) IS 'hold the reserved use of an order for a time from now on';
+COMMENT ON FUNCTION @extschema@.voucher_check(text, bigint, bigint) IS 'say what a reserve would answer now; promises nothing';
+COMMENT ON FUNCTION @extschema@.voucher_reserve_or_raise(text, bigint, text, bigint) IS 'voucher_reserve, with a refusal as an ERROR of class VC';
+COMMENT ON FUNCTION @extschema@.voucher_confirm_or_raise(text, text) IS 'voucher_confirm, with a refusal as an ERROR of class VC';
+COMMENT ON FUNCTION @extschema@.voucher_release_or_raise(text, text) IS 'voucher_release, with a refusal as an ERROR of class VC';
+COMMENT ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) IS 'voucher_redeem, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_guard() IS 'keeps codes in normal form and vouchers with redemptions in place';
 COMMENT ON TRIGGER voucher_guard_insert ON @extschema@.voucher IS 'stores a code in its normal form';
 COMMENT ON TRIGGER voucher_guard_delete ON @extschema@.voucher IS 'a voucher with redemptions is never deleted';

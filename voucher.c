@@ -4,7 +4,7 @@
  *	  The front door: what the server loads and what SQL calls.
  *
  * Every SQL-callable function reads its arguments, calls one module and
- * returns the outcome.  The rooms behind are in src/:
+ * returns the outcome, or throws it if its name says so.  The rooms behind are in src/:
  *
  *	  admission  who gets a use, keeps it, or gives it back
  *	  terms      what a voucher grants, to whom and when
@@ -25,12 +25,14 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "commands/trigger.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -44,13 +46,64 @@ PG_MODULE_MAGIC_EXT(.name = "voucher",.version = VOUCHER_VERSION);
 
 PGDLLEXPORT void _PG_init(void);
 
+/* What a refusal is as an ERROR */
+typedef struct Refusal
+{
+	int			sqlstate;
+	const char *message;		/* %s is the code */
+	const char *hint;			/* or NULL */
+} Refusal;
+
+#define VOUCHER_SQLSTATE(last)	MAKE_SQLSTATE('V', 'C', '0', '0', last)
+
+static const Refusal refusals[] = {
+	[VOUCHER_ORDER_MISMATCH] = {
+		VOUCHER_SQLSTATE('1'), "order does not match its use of a voucher, asked for \"%s\"",
+		"Repeat the facts of the first call, or use another order id."
+	},
+	[VOUCHER_OUT_OF_STOCK] = {
+		VOUCHER_SQLSTATE('2'), "voucher \"%s\" is out of stock",
+		"Uses that are only held may come back; try again later."
+	},
+	[VOUCHER_ALREADY_USED] = {
+		VOUCHER_SQLSTATE('3'), "voucher \"%s\" is used by this customer as often as allowed",
+		NULL
+	},
+	[VOUCHER_NOT_ELIGIBLE] = {
+		VOUCHER_SQLSTATE('4'), "voucher \"%s\" is not valid for this order now",
+		NULL
+	},
+	[VOUCHER_NOT_RESERVED] = {
+		VOUCHER_SQLSTATE('5'), "order's use of voucher \"%s\" is in another state",
+		"A use that was given back can be reserved again."
+	},
+	[VOUCHER_NOT_FOUND] = {
+		VOUCHER_SQLSTATE('6'), "voucher \"%s\", or its use by this order, does not exist",
+		NULL
+	}
+};
+
 PG_FUNCTION_INFO_V1(voucher_reserve);
 PG_FUNCTION_INFO_V1(voucher_confirm);
 PG_FUNCTION_INFO_V1(voucher_release);
+PG_FUNCTION_INFO_V1(voucher_refund);
+PG_FUNCTION_INFO_V1(voucher_redeem);
+PG_FUNCTION_INFO_V1(voucher_extend);
+PG_FUNCTION_INFO_V1(voucher_check);
+PG_FUNCTION_INFO_V1(voucher_reserve_or_raise);
+PG_FUNCTION_INFO_V1(voucher_confirm_or_raise);
+PG_FUNCTION_INFO_V1(voucher_release_or_raise);
+PG_FUNCTION_INFO_V1(voucher_redeem_or_raise);
 PG_FUNCTION_INFO_V1(voucher_guard);
 
-static Oid	begin_call(FunctionCallInfo fcinfo, const char *name);
-static Datum end_call(FunctionCallInfo fcinfo, VoucherOutcome outcome);
+static VoucherOutcome admit(FunctionCallInfo fcinfo,
+							VoucherOutcome (*module) (Oid, const VoucherRequest *));
+static VoucherOutcome settle(FunctionCallInfo fcinfo,
+							 VoucherOutcome (*module) (Oid, text *, text *));
+static Oid	begin_change(FunctionCallInfo fcinfo);
+static Oid	extension_schema(FunctionCallInfo fcinfo);
+static Datum answer(FunctionCallInfo fcinfo, VoucherOutcome outcome);
+static Datum answer_or_raise(FunctionCallInfo fcinfo, VoucherOutcome outcome);
 static HeapTuple normalize_new_code(TriggerData *trigger);
 static void check_new_code(TriggerData *trigger);
 static void refuse_if_redeemed(TriggerData *trigger);
@@ -71,15 +124,28 @@ _PG_init(void)
 Datum
 voucher_reserve(PG_FUNCTION_ARGS)
 {
-	Oid			schema = begin_call(fcinfo, "voucher_reserve()");
-	VoucherRequest request = {
-		.code = voucher_input_code(fcinfo, 0),
-		.customer_id = voucher_input_customer_id(fcinfo, 1),
-		.order_id = voucher_input_order_id(fcinfo, 2),
-		.order_amount = voucher_input_order_amount(fcinfo, 3)
-	};
+	return answer(fcinfo, admit(fcinfo, voucher_admission_reserve));
+}
 
-	return end_call(fcinfo, voucher_admission_reserve(schema, &request));
+Datum
+voucher_reserve_or_raise(PG_FUNCTION_ARGS)
+{
+	return answer_or_raise(fcinfo, admit(fcinfo, voucher_admission_reserve));
+}
+
+/*
+ * voucher_redeem(code, customer_id, order_id, order_amount)
+ */
+Datum
+voucher_redeem(PG_FUNCTION_ARGS)
+{
+	return answer(fcinfo, admit(fcinfo, voucher_admission_redeem));
+}
+
+Datum
+voucher_redeem_or_raise(PG_FUNCTION_ARGS)
+{
+	return answer_or_raise(fcinfo, admit(fcinfo, voucher_admission_redeem));
 }
 
 /*
@@ -88,11 +154,13 @@ voucher_reserve(PG_FUNCTION_ARGS)
 Datum
 voucher_confirm(PG_FUNCTION_ARGS)
 {
-	Oid			schema = begin_call(fcinfo, "voucher_confirm()");
-	text	   *code = voucher_input_code(fcinfo, 0);
-	text	   *order_id = voucher_input_order_id(fcinfo, 1);
+	return answer(fcinfo, settle(fcinfo, voucher_admission_confirm));
+}
 
-	return end_call(fcinfo, voucher_admission_confirm(schema, code, order_id));
+Datum
+voucher_confirm_or_raise(PG_FUNCTION_ARGS)
+{
+	return answer_or_raise(fcinfo, settle(fcinfo, voucher_admission_confirm));
 }
 
 /*
@@ -101,11 +169,52 @@ voucher_confirm(PG_FUNCTION_ARGS)
 Datum
 voucher_release(PG_FUNCTION_ARGS)
 {
-	Oid			schema = begin_call(fcinfo, "voucher_release()");
+	return answer(fcinfo, settle(fcinfo, voucher_admission_release));
+}
+
+Datum
+voucher_release_or_raise(PG_FUNCTION_ARGS)
+{
+	return answer_or_raise(fcinfo, settle(fcinfo, voucher_admission_release));
+}
+
+/*
+ * voucher_refund(code, order_id)
+ */
+Datum
+voucher_refund(PG_FUNCTION_ARGS)
+{
+	return answer(fcinfo, settle(fcinfo, voucher_admission_refund));
+}
+
+/*
+ * voucher_extend(code, order_id, hold)
+ */
+Datum
+voucher_extend(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
 	text	   *code = voucher_input_code(fcinfo, 0);
 	text	   *order_id = voucher_input_order_id(fcinfo, 1);
+	int64		hold = voucher_input_hold(fcinfo, 2);
 
-	return end_call(fcinfo, voucher_admission_release(schema, code, order_id));
+	return answer(fcinfo, voucher_admission_extend(schema, code, order_id, hold));
+}
+
+/*
+ * voucher_check(code, customer_id, order_amount)
+ */
+Datum
+voucher_check(PG_FUNCTION_ARGS)
+{
+	Oid			schema = extension_schema(fcinfo);
+	VoucherRequest request = {
+		.code = voucher_input_code(fcinfo, 0),
+		.customer_id = voucher_input_customer_id(fcinfo, 1),
+		.order_amount = voucher_input_order_amount(fcinfo, 2)
+	};
+
+	return answer(fcinfo, voucher_admission_check(schema, &request));
 }
 
 /*
@@ -136,22 +245,68 @@ voucher_guard(PG_FUNCTION_ARGS)
 }
 
 /*
- * What every function does first: refuse to run where nothing can be written,
- * and find the schema that the extension lives in.
+ * Read the arguments (code, customer_id, order_id, order_amount) and call the
+ * module with them.
+ */
+static VoucherOutcome
+admit(FunctionCallInfo fcinfo,
+	  VoucherOutcome (*module) (Oid, const VoucherRequest *))
+{
+	Oid			schema = begin_change(fcinfo);
+	VoucherRequest request = {
+		.code = voucher_input_code(fcinfo, 0),
+		.customer_id = voucher_input_customer_id(fcinfo, 1),
+		.order_id = voucher_input_order_id(fcinfo, 2),
+		.order_amount = voucher_input_order_amount(fcinfo, 3)
+	};
+
+	return module(schema, &request);
+}
+
+/*
+ * Likewise with the arguments (code, order_id).
+ */
+static VoucherOutcome
+settle(FunctionCallInfo fcinfo, VoucherOutcome (*module) (Oid, text *, text *))
+{
+	Oid			schema = begin_change(fcinfo);
+	text	   *code = voucher_input_code(fcinfo, 0);
+	text	   *order_id = voucher_input_order_id(fcinfo, 1);
+
+	return module(schema, code, order_id);
+}
+
+/*
+ * What every function that changes something does first: refuse to run where
+ * nothing can be written, and find the extension.
  */
 static Oid
-begin_call(FunctionCallInfo fcinfo, const char *name)
+begin_change(FunctionCallInfo fcinfo)
 {
-	PreventCommandIfReadOnly(name);
-	PreventCommandIfParallelMode(name);
+	if (XactReadOnly || IsInParallelMode())
+	{
+		char	   *name = psprintf("%s()", get_func_name(fcinfo->flinfo->fn_oid));
+
+		PreventCommandIfReadOnly(name);
+		PreventCommandIfParallelMode(name);
+	}
+	return extension_schema(fcinfo);
+}
+
+/*
+ * Give the schema that the extension lives in: that of the function called.
+ */
+static Oid
+extension_schema(FunctionCallInfo fcinfo)
+{
 	return get_func_namespace(fcinfo->flinfo->fn_oid);
 }
 
 /*
- * What every function does last: make a row of type voucher_outcome.
+ * Make a row of type voucher_outcome.
  */
 static Datum
-end_call(FunctionCallInfo fcinfo, VoucherOutcome outcome)
+answer(FunctionCallInfo fcinfo, VoucherOutcome outcome)
 {
 	TupleDesc	tupdesc;
 	Datum		values[4] = {0};
@@ -171,6 +326,28 @@ end_call(FunctionCallInfo fcinfo, VoucherOutcome outcome)
 
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 											 values, nulls));
+}
+
+/*
+ * The same, but a refusal is an ERROR with a SQLSTATE of its own and with that
+ * row in its DETAIL.
+ */
+static Datum
+answer_or_raise(FunctionCallInfo fcinfo, VoucherOutcome outcome)
+{
+	Datum		row = answer(fcinfo, outcome);
+	const Refusal *refusal;
+
+	if (outcome.result < VOUCHER_ORDER_MISMATCH)
+		return row;
+
+	refusal = &refusals[outcome.result];
+	ereport(ERROR,
+			errcode(refusal->sqlstate),
+			errmsg(refusal->message,
+				   voucher_printable(voucher_input_code(fcinfo, 0))),
+			errdetail("%s", OidOutputFunctionCall(F_RECORD_OUT, row)),
+			refusal->hint ? errhint("%s", refusal->hint) : 0);
 }
 
 /*

@@ -42,6 +42,7 @@ const char *const voucher_result_names[] = {
 	[VOUCHER_RESERVED] = "RESERVED",
 	[VOUCHER_CONFIRMED] = "CONFIRMED",
 	[VOUCHER_RELEASED] = "RELEASED",
+	[VOUCHER_AVAILABLE] = "AVAILABLE",
 	[VOUCHER_DUPLICATE] = "DUPLICATE",
 	[VOUCHER_ORDER_MISMATCH] = "ORDER_MISMATCH",
 	[VOUCHER_OUT_OF_STOCK] = "OUT_OF_STOCK",
@@ -55,8 +56,9 @@ const char *const voucher_result_names[] = {
 typedef struct Transition
 {
 	VoucherState from;			/* the state it starts in */
-	bool		(*change) (VoucherStore *store, int64 id);
+	bool		(*change) (VoucherStore *store, VoucherRedemption *redemption);
 	VoucherResult result;		/* the answer when it was made */
+	bool		has_deadline;	/* is the use held afterwards? */
 	bool		gives_back;		/* is the use free afterwards? */
 	int			done;			/* bits of the states that make it a retry */
 	const char *done_detail;	/* the status of those */
@@ -65,24 +67,54 @@ typedef struct Transition
 #define STATE_BIT(state)	(1 << (state))
 
 static const Transition confirmation = {
-	VOUCHER_STATE_RESERVED, voucher_store_confirm, VOUCHER_CONFIRMED, false,
-	STATE_BIT(VOUCHER_STATE_CONFIRMED), "CONFIRMED"
+	.from = VOUCHER_STATE_RESERVED,
+	.change = voucher_store_confirm,
+	.result = VOUCHER_CONFIRMED,
+	.done = STATE_BIT(VOUCHER_STATE_CONFIRMED),
+	.done_detail = "CONFIRMED"
 };
 
 static const Transition release = {
-	VOUCHER_STATE_RESERVED, voucher_store_release, VOUCHER_RELEASED, true,
-	STATE_BIT(VOUCHER_STATE_RELEASED) | STATE_BIT(VOUCHER_STATE_EXPIRED) |
-	STATE_BIT(VOUCHER_STATE_REFUNDED), "RELEASED"
+	.from = VOUCHER_STATE_RESERVED,
+	.change = voucher_store_release,
+	.result = VOUCHER_RELEASED,
+	.gives_back = true,
+	.done = STATE_BIT(VOUCHER_STATE_RELEASED) |
+	STATE_BIT(VOUCHER_STATE_EXPIRED) | STATE_BIT(VOUCHER_STATE_REFUNDED),
+	.done_detail = "RELEASED"
 };
 
+static const Transition refund = {
+	.from = VOUCHER_STATE_CONFIRMED,
+	.change = voucher_store_refund,
+	.result = VOUCHER_RELEASED,
+	.gives_back = true,
+	.done = STATE_BIT(VOUCHER_STATE_REFUNDED),
+	.done_detail = "RELEASED"
+};
+
+/* never a retry: asked again, it extends again */
+static const Transition extension = {
+	.from = VOUCHER_STATE_RESERVED,
+	.change = voucher_store_extend,
+	.result = VOUCHER_RESERVED,
+	.has_deadline = true
+};
+
+static VoucherOutcome admit(Oid schema, const VoucherRequest *request,
+							VoucherState wanted);
 static bool decide_without_taking(const VoucherRequest *request,
 								  const VoucherFacts *facts, int64 returned,
 								  TimestampTz now, VoucherOutcome *outcome);
+static int	find_lapsed(Oid schema, const VoucherRequest *request,
+						VoucherResult refused, TimestampTz now,
+						int64 *ids, int max);
 static bool expire_for(VoucherStore *store, Oid schema,
 					   const VoucherRequest *request, VoucherResult refused,
 					   TimestampTz now);
 static VoucherOutcome settle(Oid schema, text *code, text *order_id,
-							 const Transition *transition);
+							 const Transition *transition, int64 hold);
+static int64 hold_time(const VoucherTerms *terms);
 static void give_back(VoucherStore *store, text *code, int64 uses);
 static void check_rounds(int rounds);
 static VoucherOutcome refuse(VoucherResult result, const char *detail);
@@ -95,6 +127,121 @@ static VoucherOutcome grant(VoucherResult result,
  */
 VoucherOutcome
 voucher_admission_reserve(Oid schema, const VoucherRequest *request)
+{
+	return admit(schema, request, VOUCHER_STATE_RESERVED);
+}
+
+/*
+ * Reserve and confirm in one step.  A hold that the same order has already is
+ * confirmed.
+ */
+VoucherOutcome
+voucher_admission_redeem(Oid schema, const VoucherRequest *request)
+{
+	for (int rounds = 0;; check_rounds(++rounds))
+	{
+		VoucherOutcome outcome = admit(schema, request, VOUCHER_STATE_CONFIRMED);
+
+		if (outcome.result != VOUCHER_DUPLICATE)
+			return outcome;
+		if (outcome.detail != voucher_state_names[VOUCHER_STATE_RESERVED])
+		{
+			outcome.has_deadline = false;	/* as in the first answer */
+			return outcome;
+		}
+
+		outcome = voucher_admission_confirm(schema, request->code,
+											request->order_id);
+		if (outcome.result == VOUCHER_CONFIRMED ||
+			outcome.result == VOUCHER_DUPLICATE)
+			return outcome;
+
+		/* the hold was given back in between: the order is new again */
+	}
+}
+
+/*
+ * Say what a reserve would answer now to an order that is not known yet.
+ * Takes no lock, writes nothing and promises nothing.
+ */
+VoucherOutcome
+voucher_admission_check(Oid schema, const VoucherRequest *request)
+{
+	VoucherFacts facts;
+	VoucherOutcome outcome;
+	TimestampTz now;
+	int64		id;
+
+	voucher_rows_look(schema, request, &facts);
+	now = GetCurrentTimestamp();
+
+	if (decide_without_taking(request, &facts, 0, now, &outcome))
+	{
+		/* a reserve would give a lapsed hold back first, and decide again */
+		if (find_lapsed(schema, request, outcome.result, now, &id, 1) == 0)
+			return outcome;
+		if (outcome.result == VOUCHER_ALREADY_USED)
+			facts.uses--;
+		if (decide_without_taking(request, &facts, 1, now, &outcome))
+			return outcome;
+	}
+
+	outcome = refuse(VOUCHER_AVAILABLE, NULL);
+	outcome.has_discount = true;
+	outcome.discount_amount =
+		voucher_terms_discount(&facts.terms, request->order_amount);
+	return outcome;
+}
+
+/*
+ * Make a reserved use final.
+ */
+VoucherOutcome
+voucher_admission_confirm(Oid schema, text *code, text *order_id)
+{
+	return settle(schema, code, order_id, &confirmation, 0);
+}
+
+/*
+ * Give a reserved use back.
+ */
+VoucherOutcome
+voucher_admission_release(Oid schema, text *code, text *order_id)
+{
+	return settle(schema, code, order_id, &release, 0);
+}
+
+/*
+ * Give a confirmed use back.
+ */
+VoucherOutcome
+voucher_admission_refund(Oid schema, text *code, text *order_id)
+{
+	return settle(schema, code, order_id, &refund, 0);
+}
+
+/*
+ * Hold a reserved use for a time from now on, in microseconds; 0 for as long
+ * as a new one would be held.  Never shortens a hold.
+ */
+VoucherOutcome
+voucher_admission_extend(Oid schema, text *code, text *order_id, int64 hold)
+{
+	if (hold == 0)
+	{
+		VoucherTerms terms;
+
+		(void) voucher_rows_terms(schema, code, &terms);
+		hold = hold_time(&terms);
+	}
+	return settle(schema, code, order_id, &extension, hold);
+}
+
+/*
+ * Take one use of a voucher for an order, RESERVED or CONFIRMED as wanted.
+ */
+static VoucherOutcome
+admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 {
 	VoucherStore store;
 	VoucherOutcome outcome;
@@ -132,9 +279,9 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 
 		redemption.discount_amount =
 			voucher_terms_discount(&facts.terms, request->order_amount);
-		redemption.expires_at = now +
-			(facts.terms.hold_time > 0 ? facts.terms.hold_time :
-			 voucher_hold_time * USECS_PER_SEC);
+		redemption.state = wanted;
+		redemption.expires_at = wanted == VOUCHER_STATE_RESERVED ?
+			now + hold_time(&facts.terms) : now;
 
 		if (!voucher_store_insert(&store, request,
 								  facts.free_use_no, now, &redemption))
@@ -142,7 +289,9 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 		if (voucher_store_take(&store, request->code, &facts.terms, returned))
 		{
 			returned = 0;
-			outcome = grant(VOUCHER_RESERVED, &redemption, true, NULL);
+			outcome = wanted == VOUCHER_STATE_RESERVED ?
+				grant(VOUCHER_RESERVED, &redemption, true, NULL) :
+				grant(VOUCHER_CONFIRMED, &redemption, false, NULL);
 			break;
 		}
 		voucher_store_remove(&store, redemption.id);
@@ -152,24 +301,6 @@ voucher_admission_reserve(Oid schema, const VoucherRequest *request)
 		give_back(&store, request->code, returned);
 	voucher_store_close(&store);
 	return outcome;
-}
-
-/*
- * Make a reserved use final.
- */
-VoucherOutcome
-voucher_admission_confirm(Oid schema, text *code, text *order_id)
-{
-	return settle(schema, code, order_id, &confirmation);
-}
-
-/*
- * Give a reserved use back.
- */
-VoucherOutcome
-voucher_admission_release(Oid schema, text *code, text *order_id)
-{
-	return settle(schema, code, order_id, &release);
 }
 
 /*
@@ -215,22 +346,37 @@ decide_without_taking(const VoucherRequest *request, const VoucherFacts *facts,
 }
 
 /*
- * Give back one lapsed hold that stands in the way of this reserve, if that
- * is why it was refused: expiry works without any worker.
+ * Find lapsed holds that stand in the way of this reserve, if that is why it
+ * was refused: of the voucher, or of the customer.  Fills in up to max ids and
+ * returns how many.
+ */
+static int
+find_lapsed(Oid schema, const VoucherRequest *request, VoucherResult refused,
+			TimestampTz now, int64 *ids, int max)
+{
+	switch (refused)
+	{
+		case VOUCHER_OUT_OF_STOCK:
+			return voucher_rows_lapsed(schema, request->code, NULL,
+									   now, ids, max);
+		case VOUCHER_ALREADY_USED:
+			return voucher_rows_lapsed(schema, request->code,
+									   &request->customer_id, now, ids, max);
+		default:
+			return 0;
+	}
+}
+
+/*
+ * Give back one such hold: expiry works without any worker.
  */
 static bool
 expire_for(VoucherStore *store, Oid schema, const VoucherRequest *request,
 		   VoucherResult refused, TimestampTz now)
 {
 	int64		ids[MAX_CANDIDATES];
-	int			found = 0;
-
-	if (refused == VOUCHER_OUT_OF_STOCK)
-		found = voucher_rows_lapsed(schema, request->code, NULL, now,
+	int			found = find_lapsed(schema, request, refused, now,
 									ids, MAX_CANDIDATES);
-	else if (refused == VOUCHER_ALREADY_USED)
-		found = voucher_rows_lapsed(schema, request->code, &request->customer_id,
-									now, ids, MAX_CANDIDATES);
 
 	for (int i = 0; i < found; i++)
 		if (voucher_store_expire(store, ids[i]))
@@ -240,13 +386,15 @@ expire_for(VoucherStore *store, Oid schema, const VoucherRequest *request,
 
 /*
  * Change the redemption of (code, order_id) as asked, if it is in the state
- * that the change starts from.
+ * that the change starts from.  An extension holds it for the time given, in
+ * microseconds from now.
  *
  * The row's status decides, under its lock: a hold whose deadline has passed
  * is its owner's until somebody gives it back.
  */
 static VoucherOutcome
-settle(Oid schema, text *code, text *order_id, const Transition *transition)
+settle(Oid schema, text *code, text *order_id, const Transition *transition,
+	   int64 hold)
 {
 	VoucherStore store;
 	VoucherRedemption redemption;
@@ -275,16 +423,26 @@ settle(Oid schema, text *code, text *order_id, const Transition *transition)
 		}
 		check_rounds(rounds++);
 
-		if (transition->change(&store, redemption.id))
+		redemption.expires_at = GetCurrentTimestamp() + hold;
+		if (transition->change(&store, &redemption))
 		{
 			if (transition->gives_back)
 				give_back(&store, code, 1);
-			outcome = grant(transition->result, &redemption, false, NULL);
+			outcome = grant(transition->result, &redemption,
+							transition->has_deadline, NULL);
 			break;
 		}
 	}
 	voucher_store_close(&store);
 	return outcome;
+}
+
+/* How long is a use held under these terms, in microseconds? */
+static int64
+hold_time(const VoucherTerms *terms)
+{
+	return terms->hold_time > 0 ? terms->hold_time :
+		voucher_hold_time * USECS_PER_SEC;
 }
 
 /*

@@ -26,6 +26,7 @@ typedef enum VoucherResult
 	VOUCHER_RESERVED,
 	VOUCHER_CONFIRMED,
 	VOUCHER_RELEASED,
+	VOUCHER_AVAILABLE,
 	VOUCHER_DUPLICATE,
 	VOUCHER_ORDER_MISMATCH,
 	VOUCHER_OUT_OF_STOCK,
@@ -49,9 +50,17 @@ typedef struct VoucherOutcome
 
 extern VoucherOutcome voucher_admission_reserve(Oid schema,
 												const VoucherRequest *request);
+extern VoucherOutcome voucher_admission_redeem(Oid schema,
+											   const VoucherRequest *request);
+extern VoucherOutcome voucher_admission_check(Oid schema,
+											  const VoucherRequest *request);
 extern VoucherOutcome voucher_admission_confirm(Oid schema, text *code,
 												text *order_id);
 extern VoucherOutcome voucher_admission_release(Oid schema, text *code,
 												text *order_id);
+extern VoucherOutcome voucher_admission_refund(Oid schema, text *code,
+											   text *order_id);
+extern VoucherOutcome voucher_admission_extend(Oid schema, text *code,
+											   text *order_id, int64 hold);
 
 #endif							/* VOUCHER_ADMISSION_H */

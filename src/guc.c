@@ -15,9 +15,7 @@
 #include "utils/guc.h"
 
 #include "guc.h"
-
-/* the bound that CHECK ck_hold_time puts on a voucher's own hold_time */
-#define MAX_HOLD_TIME	(90 * 24 * 60 * 60)
+#include "terms.h"
 
 int			voucher_hold_time = 15 * 60;
 
@@ -37,7 +35,7 @@ voucher_guc_init(void)
 							"Sets how long a reserved use is held before it lapses.",
 							"Applies to vouchers whose own hold_time is NULL.",
 							&voucher_hold_time,
-							15 * 60, 1, MAX_HOLD_TIME,
+							15 * 60, 1, VOUCHER_HOLD_MAX_DAYS * SECS_PER_DAY,
 							PGC_SUSET,
 							GUC_UNIT_S,
 							NULL, NULL, NULL);

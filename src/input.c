@@ -17,8 +17,11 @@
 
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
 
 #include "input.h"
+#include "terms.h"
 
 /*
  * Characters beyond ASCII that a code may not hold, since two codes that
@@ -119,6 +122,34 @@ voucher_input_order_amount(FunctionCallInfo fcinfo, int argno)
 					   (long long) amount),
 				errhint("Pass the amount before the discount, in minor units."));
 	return amount;
+}
+
+/*
+ * Read the argument "hold", in microseconds; 0 if it is NULL, which asks for
+ * the usual time.  Its bounds are those of CHECK ck_hold_time.
+ */
+int64
+voucher_input_hold(FunctionCallInfo fcinfo, int argno)
+{
+	Interval	none = {0};
+	Interval	most = {.day = VOUCHER_HOLD_MAX_DAYS};
+	Datum		hold;
+
+	if (PG_ARGISNULL(argno))
+		return 0;
+	hold = PG_GETARG_DATUM(argno);
+
+	if (!DatumGetBool(DirectFunctionCall2(interval_gt, hold,
+										  IntervalPGetDatum(&none))) ||
+		!DatumGetBool(DirectFunctionCall2(interval_le, hold,
+										  IntervalPGetDatum(&most))))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("argument \"hold\" is out of range: %s",
+					   DatumGetCString(DirectFunctionCall1(interval_out, hold))),
+				errhint("Pass an interval above zero and of at most %d days, or NULL for the usual time.",
+						VOUCHER_HOLD_MAX_DAYS));
+	return voucher_terms_hold(DatumGetIntervalP(hold));
 }
 
 /*

@@ -100,8 +100,11 @@ static void end_rows(RowScan *rows);
 static bool find_live_order(Oid schema, Relation redemptions, text *order_id,
 							Snapshot snapshot, RowScan *rows);
 static void wait_for_order(Oid schema, Relation redemptions, text *order_id);
-static void read_voucher(Oid schema, const VoucherRequest *request,
-						 Snapshot snapshot, VoucherFacts *facts);
+static void read_order(Oid schema, Relation redemptions,
+					   const VoucherRequest *request, Snapshot snapshot,
+					   VoucherFacts *facts);
+static void read_voucher(Oid schema, text *code, Snapshot snapshot,
+						 VoucherFacts *facts);
 static void count_uses(Oid schema, Relation redemptions,
 					   const VoucherRequest *request, Snapshot snapshot,
 					   VoucherFacts *facts);
@@ -123,34 +126,39 @@ voucher_rows_look(Oid schema, const VoucherRequest *request,
 {
 	Relation	redemptions = open_table(schema, "voucher_redemption");
 	Snapshot	snapshot;
-	RowScan		rows;
 
 	memset(facts, 0, sizeof(VoucherFacts));
 
-	wait_for_order(schema, redemptions, request->order_id);
+	if (request->order_id)
+		wait_for_order(schema, redemptions, request->order_id);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
-	facts->order_is_live = find_live_order(schema, redemptions,
-										   request->order_id, snapshot, &rows);
-	if (facts->order_is_live)
-	{
-		read_redemption(&rows, &facts->order);
-		facts->order_has_code = text_equals(&rows, Anum_redemption_voucher_code,
-											request->code);
-		facts->order_customer_id = read_int64(&rows, Anum_redemption_customer_id, 0);
-		facts->order_amount = read_int64(&rows, Anum_redemption_order_amount, 0);
-	}
-	end_rows(&rows);
-
+	if (request->order_id)
+		read_order(schema, redemptions, request, snapshot, facts);
 	if (!facts->order_is_live)
 	{
-		read_voucher(schema, request, snapshot, facts);
+		read_voucher(schema, request->code, snapshot, facts);
 		if (facts->terms.per_user_limit > 0)
 			count_uses(schema, redemptions, request, snapshot, facts);
 	}
 
 	UnregisterSnapshot(snapshot);
 	table_close(redemptions, NoLock);
+}
+
+/*
+ * Read the terms of a voucher; false if there is no such voucher.
+ */
+bool
+voucher_rows_terms(Oid schema, text *code, VoucherTerms *terms)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	VoucherFacts facts = {0};
+
+	read_voucher(schema, code, snapshot, &facts);
+	UnregisterSnapshot(snapshot);
+	*terms = facts.terms;
+	return facts.voucher_exists;
 }
 
 /*
@@ -358,18 +366,39 @@ wait_for_order(Oid schema, Relation redemptions, text *order_id)
 }
 
 /*
- * Read the voucher that is asked for, if it exists.
+ * Read the live redemption of the order that is asked for, if there is one.
  */
 static void
-read_voucher(Oid schema, const VoucherRequest *request, Snapshot snapshot,
-			 VoucherFacts *facts)
+read_order(Oid schema, Relation redemptions, const VoucherRequest *request,
+		   Snapshot snapshot, VoucherFacts *facts)
+{
+	RowScan		rows;
+
+	facts->order_is_live = find_live_order(schema, redemptions,
+										   request->order_id, snapshot, &rows);
+	if (facts->order_is_live)
+	{
+		read_redemption(&rows, &facts->order);
+		facts->order_has_code = text_equals(&rows, Anum_redemption_voucher_code,
+											request->code);
+		facts->order_customer_id = read_int64(&rows, Anum_redemption_customer_id, 0);
+		facts->order_amount = read_int64(&rows, Anum_redemption_order_amount, 0);
+	}
+	end_rows(&rows);
+}
+
+/*
+ * Read a voucher, if it exists.
+ */
+static void
+read_voucher(Oid schema, text *code, Snapshot snapshot, VoucherFacts *facts)
 {
 	Relation	vouchers = open_table(schema, "voucher");
 	VoucherTerms *terms = &facts->terms;
 	RowScan		rows = {0};
 	bool		isnull;
 
-	add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(request->code));
+	add_key(&rows, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(code));
 	begin_rows(&rows, vouchers, schema, "voucher_pkey", snapshot);
 
 	facts->voucher_exists = next_row(&rows, ForwardScanDirection);
@@ -400,13 +429,10 @@ read_voucher(Oid schema, const VoucherRequest *request, Snapshot snapshot,
 
 		if (!column_is_null(&rows, Anum_voucher_hold_time))
 		{
-			Interval   *hold = DatumGetIntervalP(slot_getattr(rows.slot,
-															  Anum_voucher_hold_time,
-															  &isnull));
+			Datum		hold = slot_getattr(rows.slot, Anum_voucher_hold_time,
+											&isnull);
 
-			/* a length of time: the same in every time zone and month */
-			terms->hold_time = hold->time + USECS_PER_DAY *
-				(hold->day + (int64) hold->month * DAYS_PER_MONTH);
+			terms->hold_time = voucher_terms_hold(DatumGetIntervalP(hold));
 		}
 
 		facts->limited = !column_is_null(&rows, Anum_voucher_total_limit);
@@ -421,8 +447,8 @@ read_voucher(Oid schema, const VoucherRequest *request, Snapshot snapshot,
 }
 
 /*
- * Count the customer's live uses of the voucher, up to the limit, and find
- * the lowest use_no that is free: the index gives them in ascending order,
+ * Count the customer's live uses of the voucher, up to one above the limit,
+ * and find the lowest use_no that is free: the index gives them in ascending order,
  * those without a number last.
  *
  * Always the lowest, so that two calls with the same view of the customer
@@ -441,7 +467,7 @@ count_uses(Oid schema, Relation redemptions, const VoucherRequest *request,
 			   snapshot);
 
 	facts->free_use_no = 1;
-	while (facts->uses < limit && next_row(&rows, ForwardScanDirection))
+	while (facts->uses <= limit && next_row(&rows, ForwardScanDirection))
 	{
 		int32		use_no = read_int32(&rows, Anum_redemption_use_no, 0);
 

@@ -24,12 +24,12 @@
 
 #include "terms.h"
 
-/* What a reserve asks for. */
+/* What a reserve asks for; a dry run has no order. */
 typedef struct VoucherRequest
 {
 	text	   *code;
 	int64		customer_id;
-	text	   *order_id;
+	text	   *order_id;		/* or NULL */
 	int64		order_amount;
 } VoucherRequest;
 
@@ -70,7 +70,7 @@ typedef struct VoucherFacts
 	int64		remaining;		/* ordinary uses left, if limited */
 
 	/* the customer's live uses of it; counted under a per_user_limit only */
-	int32		uses;			/* counting stops at the limit */
+	int32		uses;			/* counting stops one above the limit */
 	int32		free_use_no;	/* the lowest use_no that none of them has */
 	int64		misnumbered;	/* id of one with no use_no in 1..per_user_limit,
 								 * or 0 */
@@ -78,6 +78,7 @@ typedef struct VoucherFacts
 
 extern void voucher_rows_look(Oid schema, const VoucherRequest *request,
 							  VoucherFacts *facts);
+extern bool voucher_rows_terms(Oid schema, text *code, VoucherTerms *terms);
 extern bool voucher_rows_find(Oid schema, text *code, text *order_id,
 							  VoucherRedemption *redemption);
 extern int	voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,

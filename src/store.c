@@ -68,6 +68,8 @@ typedef enum StoreStatement
 	STMT_REMOVE,
 	STMT_CONFIRM,
 	STMT_RELEASE,
+	STMT_REFUND,
+	STMT_EXTEND,
 	STMT_TAKE,
 	STMT_GIVE_BACK,
 	NUM_STATEMENTS
@@ -101,11 +103,11 @@ static const struct
 	[STMT_INSERT] = {
 		"INSERT INTO %1$s.voucher_redemption (voucher_code, customer_id,"
 		" order_id, order_amount, status, discount_amount, use_no,"
-		" created_at, expires_at)"
-		" VALUES ($1, $2, $3, $4, 'RESERVED', $5, $6, $7, $8)"
+		" created_at, expires_at, confirmed_at)"
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 		" ON CONFLICT DO NOTHING RETURNING id",
-		8, {TEXTOID, INT8OID, TEXTOID, INT8OID, INT8OID, INT4OID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID}
+		10, {TEXTOID, INT8OID, TEXTOID, INT8OID, TEXTOID, INT8OID, INT4OID,
+		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
 	},
 	[STMT_REMOVE] = {
 		"DELETE FROM %1$s.voucher_redemption WHERE id = $1",
@@ -123,6 +125,19 @@ static const struct
 		" release_reason = 'RELEASED', slot_no = NULL"
 		" WHERE id = $1 AND " RESERVED,
 		1, {INT8OID}
+	},
+	[STMT_REFUND] = {
+		"UPDATE %1$s.voucher_redemption"
+		" SET status = 'RELEASED', released_at = clock_timestamp(),"
+		" release_reason = 'REFUNDED', slot_no = NULL"
+		" WHERE id = $1 AND status || '' = 'CONFIRMED'",
+		1, {INT8OID}
+	},
+	[STMT_EXTEND] = {
+		"UPDATE %1$s.voucher_redemption"
+		" SET expires_at = greatest(expires_at, $2)"
+		" WHERE id = $1 AND " RESERVED " RETURNING expires_at",
+		2, {INT8OID, TIMESTAMPTZOID}
 	},
 	[STMT_TAKE] = {
 		"UPDATE %1$s.voucher AS v SET used_count = v.used_count + 1 - $2"
@@ -163,6 +178,7 @@ static void check_version(void);
 static SPIPlanPtr plan_of(VoucherStore *store, StoreStatement statement);
 static uint64 run(VoucherStore *store, StoreStatement statement,
 				  Datum *values, const char *nulls);
+static bool run_by_id(VoucherStore *store, StoreStatement statement, int64 id);
 
 /*
  * Open the store of the extension that lives in the given schema.
@@ -235,14 +251,12 @@ voucher_store_number_use(VoucherStore *store, int64 id, int32 use_no,
 bool
 voucher_store_expire(VoucherStore *store, int64 id)
 {
-	Datum		values[] = {Int64GetDatum(id)};
-
-	return run(store, STMT_EXPIRE, values, NULL) > 0;
+	return run_by_id(store, STMT_EXPIRE, id);
 }
 
 /*
- * Insert a RESERVED redemption with the given discount and deadline, and
- * learn its id.  A use_no of 0 means none.
+ * Insert a redemption in the given state (RESERVED or CONFIRMED), with the
+ * given discount and deadline, and learn its id.  A use_no of 0 means none.
  *
  * False if another live redemption has the order id or the use_no.  Waits for
  * an uncommitted one to end.
@@ -257,14 +271,22 @@ voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
 		Int64GetDatum(request->customer_id),
 		PointerGetDatum(request->order_id),
 		Int64GetDatum(request->order_amount),
+		CStringGetTextDatum(voucher_state_names[redemption->state]),
 		Int64GetDatum(redemption->discount_amount),
 		Int32GetDatum(use_no),
 		TimestampTzGetDatum(now),
-		TimestampTzGetDatum(redemption->expires_at)
+		TimestampTzGetDatum(redemption->expires_at),
+		TimestampTzGetDatum(now)
 	};
+	char		nulls[] = "          ";
 	bool		isnull;
 
-	if (run(store, STMT_INSERT, values, use_no > 0 ? NULL : "     n  ") == 0)
+	if (use_no == 0)
+		nulls[6] = 'n';
+	if (redemption->state != VOUCHER_STATE_CONFIRMED)
+		nulls[9] = 'n';
+
+	if (run(store, STMT_INSERT, values, nulls) == 0)
 		return false;
 	redemption->id = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
 												 SPI_tuptable->tupdesc, 1,
@@ -278,9 +300,7 @@ voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
 void
 voucher_store_remove(VoucherStore *store, int64 id)
 {
-	Datum		values[] = {Int64GetDatum(id)};
-
-	(void) run(store, STMT_REMOVE, values, NULL);
+	(void) run_by_id(store, STMT_REMOVE, id);
 }
 
 /*
@@ -288,11 +308,9 @@ voucher_store_remove(VoucherStore *store, int64 id)
  * waits for whoever is changing it.
  */
 bool
-voucher_store_confirm(VoucherStore *store, int64 id)
+voucher_store_confirm(VoucherStore *store, VoucherRedemption *redemption)
 {
-	Datum		values[] = {Int64GetDatum(id)};
-
-	return run(store, STMT_CONFIRM, values, NULL) > 0;
+	return run_by_id(store, STMT_CONFIRM, redemption->id);
 }
 
 /*
@@ -300,11 +318,39 @@ voucher_store_confirm(VoucherStore *store, int64 id)
  * voucher_store_give_back().
  */
 bool
-voucher_store_release(VoucherStore *store, int64 id)
+voucher_store_release(VoucherStore *store, VoucherRedemption *redemption)
 {
-	Datum		values[] = {Int64GetDatum(id)};
+	return run_by_id(store, STMT_RELEASE, redemption->id);
+}
 
-	return run(store, STMT_RELEASE, values, NULL) > 0;
+/*
+ * CONFIRMED to RELEASED, for the reason REFUNDED, likewise.
+ */
+bool
+voucher_store_refund(VoucherStore *store, VoucherRedemption *redemption)
+{
+	return run_by_id(store, STMT_REFUND, redemption->id);
+}
+
+/*
+ * RESERVED until the given expires_at, if that is later than its deadline
+ * now; sets expires_at to what holds.  False as voucher_store_confirm().
+ */
+bool
+voucher_store_extend(VoucherStore *store, VoucherRedemption *redemption)
+{
+	Datum		values[] = {
+		Int64GetDatum(redemption->id),
+		TimestampTzGetDatum(redemption->expires_at)
+	};
+	bool		isnull;
+
+	if (run(store, STMT_EXTEND, values, NULL) == 0)
+		return false;
+	redemption->expires_at =
+		DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0],
+										  SPI_tuptable->tupdesc, 1, &isnull));
+	return true;
 }
 
 /*
@@ -467,6 +513,17 @@ run(VoucherStore *store, StoreStatement statement, Datum *values,
 		elog(ERROR, "voucher statement %d failed: %s",
 			 statement, SPI_result_code_string(code));
 	return SPI_processed;
+}
+
+/*
+ * Run a statement on one redemption; was there such a row?
+ */
+static bool
+run_by_id(VoucherStore *store, StoreStatement statement, int64 id)
+{
+	Datum		values[] = {Int64GetDatum(id)};
+
+	return run(store, statement, values, NULL) > 0;
 }
 
 /*

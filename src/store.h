@@ -47,8 +47,14 @@ extern bool voucher_store_insert(VoucherStore *store, const VoucherRequest *requ
 								 int32 use_no, TimestampTz now,
 								 VoucherRedemption *redemption);
 extern void voucher_store_remove(VoucherStore *store, int64 id);
-extern bool voucher_store_confirm(VoucherStore *store, int64 id);
-extern bool voucher_store_release(VoucherStore *store, int64 id);
+extern bool voucher_store_confirm(VoucherStore *store,
+								  VoucherRedemption *redemption);
+extern bool voucher_store_release(VoucherStore *store,
+								  VoucherRedemption *redemption);
+extern bool voucher_store_refund(VoucherStore *store,
+								 VoucherRedemption *redemption);
+extern bool voucher_store_extend(VoucherStore *store,
+								 VoucherRedemption *redemption);
 
 extern bool voucher_store_take(VoucherStore *store, text *code,
 							   const VoucherTerms *terms, int64 returned);

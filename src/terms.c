@@ -64,3 +64,14 @@ voucher_terms_discount(const VoucherTerms *terms, int64 order_amount)
 
 	return Min(discount, Min(terms->max_discount_amount, order_amount));
 }
+
+/*
+ * Give the length of a hold in microseconds: the same in every time zone and
+ * month.  The hold is within the bound of CHECK ck_hold_time.
+ */
+int64
+voucher_terms_hold(const Interval *hold)
+{
+	return hold->time + USECS_PER_DAY *
+		(hold->day + (int64) hold->month * DAYS_PER_MONTH);
+}

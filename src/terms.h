@@ -20,6 +20,9 @@
 /* discount_percent has at most four decimals (CHECK ck_discount_percent) */
 #define VOUCHER_PERCENT_SCALE	10000
 
+/* the longest hold (CHECK ck_hold_time) */
+#define VOUCHER_HOLD_MAX_DAYS	90
+
 typedef struct VoucherTerms
 {
 	bool		enabled;
@@ -37,5 +40,6 @@ extern const char *voucher_terms_refusal(const VoucherTerms *terms,
 										 int64 order_amount, TimestampTz now);
 extern int64 voucher_terms_discount(const VoucherTerms *terms,
 									int64 order_amount);
+extern int64 voucher_terms_hold(const Interval *hold);
 
 #endif							/* VOUCHER_TERMS_H */

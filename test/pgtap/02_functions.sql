@@ -2,14 +2,21 @@
 -- Signatures, properties, privileges, and whose names the functions see.
 \unset ECHO
 \i test/pgtap/setup.sql
-SELECT plan(47);
+SELECT plan(111);
 
 SELECT set_eq($$
     SELECT format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid))
       FROM pg_proc p JOIN member m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
-     WHERE p.proname IN ('voucher_reserve', 'voucher_confirm', 'voucher_release')
+     WHERE p.prorettype = 'voucher_outcome'::regtype
 $$, ARRAY['voucher_reserve(code text, customer_id bigint, order_id text, order_amount bigint)',
-          'voucher_confirm(code text, order_id text)', 'voucher_release(code text, order_id text)'],
+          'voucher_confirm(code text, order_id text)', 'voucher_release(code text, order_id text)',
+          'voucher_refund(code text, order_id text)',
+          'voucher_redeem(code text, customer_id bigint, order_id text, order_amount bigint)',
+          'voucher_extend(code text, order_id text, hold interval)',
+          'voucher_check(code text, customer_id bigint, order_amount bigint)',
+          'voucher_reserve_or_raise(code text, customer_id bigint, order_id text, order_amount bigint)',
+          'voucher_confirm_or_raise(code text, order_id text)', 'voucher_release_or_raise(code text, order_id text)',
+          'voucher_redeem_or_raise(code text, customer_id bigint, order_id text, order_amount bigint)'],
     'signatures, one function of each name');
 
 SELECT is((SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) ORDER BY attnum)
@@ -17,21 +24,22 @@ SELECT is((SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) O
           ARRAY['result text', 'discount_amount bigint', 'expires_at timestamp with time zone',
                 'detail text'], 'voucher_outcome: attributes');
 
-SELECT is(have, want, f || what)
-  FROM unnest(ARRAY['voucher_reserve(text, bigint, text, bigint)', 'voucher_confirm(text, text)',
-                    'voucher_release(text, text)']) f
-  JOIN pg_proc p ON p.oid = f::regprocedure
+SELECT is(have, want, p.proname || what)
+  FROM pg_proc p
   JOIN pg_language l ON l.oid = p.prolang,
        LATERAL (VALUES
     (p.prorettype::regtype::text, 'voucher_outcome', ' returns voucher_outcome'),
     (p.proretset::text, 'false', ' returns one row'),
     (l.lanname::text, 'c', ' is written in C'),
-    (p.provolatile::text, 'v', ' is VOLATILE'),
+    (p.provolatile::text, CASE p.proname WHEN 'voucher_check' THEN 's' ELSE 'v' END,
+     ' is STABLE if it is a dry run, else VOLATILE'),
     (p.proparallel::text, 'u', ' is PARALLEL UNSAFE'),
     (p.proisstrict::text, 'false', ' is not STRICT'),
     (p.proleakproof::text, 'false', ' is not LEAKPROOF'),
     (p.prosecdef::text, 'false', ' is SECURITY INVOKER')
-  ) AS t(have, want, what);
+  ) AS t(have, want, what)
+ WHERE p.prorettype = 'voucher_outcome'::regtype
+ ORDER BY p.proname;
 
 ---------------------------------------------------------------------------
 -- Privileges
