@@ -13,14 +13,14 @@ PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS  += -Wextra -Wno-unused-parameter -Wno-sign-compare \
               -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 
-REGRESS        = init calls errors more_calls guards privileges hostile session readme drop
+REGRESS        = init calls errors more_calls admin guards privileges hostile session readme drop
 REGRESS_OPTS   = --encoding=UTF8
 ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-reserve-customer reserve-release reserve-confirm \
                  confirm-release confirm-confirm release-release \
                  reserve-update reserve-delete reserve-lapsed confirm-lapsed \
                  reserve-reserve-rr reserve-reserve-ssi confirm-release-rr \
-                 reserve-release-deadlock reserve-recheck settle-settle drop
+                 reserve-release-deadlock reserve-recheck settle-settle reserve-limit drop
 ISOLATION_OPTS = --inputdir=$(srcdir)/test
 TAP_TESTS      = 1
 PROVE_TESTS   ?= test/t/*.pl

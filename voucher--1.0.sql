@@ -206,6 +206,40 @@ AS 'MODULE_PATHNAME', 'voucher_redeem_or_raise'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
 REVOKE ALL ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) FROM PUBLIC;
 
+-- For the administrator.
+CREATE FUNCTION @extschema@.voucher_set_limit(code text, total_limit bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'voucher_set_limit'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_set_limit(text, bigint) FROM PUBLIC;
+
+---------------------------------------------------------------------------
+-- Views
+---------------------------------------------------------------------------
+
+-- used_count counts ordinary uses, a row with a slot is a flash use; each count
+-- below is one range of one index
+CREATE VIEW @extschema@.voucher_status AS
+SELECT v.code,
+	   CASE WHEN NOT v.enabled THEN 'DISABLED'
+			WHEN clock_timestamp() < v.starts_at THEN 'SCHEDULED'
+			WHEN clock_timestamp() >= v.ends_at THEN 'ENDED'
+			WHEN v.used_count + f.uses >= v.total_limit THEN 'SOLD_OUT'
+			ELSE 'ACTIVE' END AS state,
+	   v.total_limit,
+	   r.uses AS reserved,
+	   v.used_count + f.uses - r.uses AS confirmed,
+	   v.total_limit - v.used_count - f.uses AS remaining,
+	   v.per_user_limit,
+	   v.starts_at,
+	   v.ends_at,
+	   v.flash_quota > 0 AS flash
+FROM @extschema@.voucher AS v,
+	 LATERAL (SELECT count(*) AS uses FROM @extschema@.voucher_redemption AS h
+			  WHERE h.voucher_code = v.code AND h.status = 'RESERVED') AS r,
+	 LATERAL (SELECT count(*) AS uses FROM @extschema@.voucher_redemption AS s
+			  WHERE s.voucher_code = v.code AND s.slot_no IS NOT NULL) AS f;
+
 ---------------------------------------------------------------------------
 -- Guards: a code is stored in its normal form, and a voucher that has
 -- redemptions is never deleted, truncated away or renamed
@@ -294,6 +328,18 @@ COMMENT ON FUNCTION @extschema@.voucher_reserve_or_raise(text, bigint, text, big
 COMMENT ON FUNCTION @extschema@.voucher_confirm_or_raise(text, text) IS 'voucher_confirm, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_release_or_raise(text, text) IS 'voucher_release, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) IS 'voucher_redeem, with a refusal as an ERROR of class VC';
+COMMENT ON FUNCTION @extschema@.voucher_set_limit(text, bigint) IS 'set the total_limit of a voucher, beside calls in flight';
+COMMENT ON VIEW @extschema@.voucher_status IS 'how each voucher stands now';
+COMMENT ON COLUMN @extschema@.voucher_status.code IS 'the voucher';
+COMMENT ON COLUMN @extschema@.voucher_status.state IS 'DISABLED, SCHEDULED, ENDED, SOLD_OUT or ACTIVE';
+COMMENT ON COLUMN @extschema@.voucher_status.total_limit IS 'uses that may be live at once, in all; NULL: unlimited';
+COMMENT ON COLUMN @extschema@.voucher_status.reserved IS 'uses that are held';
+COMMENT ON COLUMN @extschema@.voucher_status.confirmed IS 'uses that are final';
+COMMENT ON COLUMN @extschema@.voucher_status.remaining IS 'uses that are left; NULL: unlimited';
+COMMENT ON COLUMN @extschema@.voucher_status.per_user_limit IS 'uses that one customer may have live at once; NULL: unlimited';
+COMMENT ON COLUMN @extschema@.voucher_status.starts_at IS 'first instant at which it can be reserved';
+COMMENT ON COLUMN @extschema@.voucher_status.ends_at IS 'first instant at which it can no longer be reserved';
+COMMENT ON COLUMN @extschema@.voucher_status.flash IS 'is it open as a flash sale?';
 COMMENT ON FUNCTION @extschema@.voucher_guard() IS 'keeps codes in normal form and vouchers with redemptions in place';
 COMMENT ON TRIGGER voucher_guard_insert ON @extschema@.voucher IS 'stores a code in its normal form';
 COMMENT ON TRIGGER voucher_guard_delete ON @extschema@.voucher IS 'a voucher with redemptions is never deleted';

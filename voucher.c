@@ -94,6 +94,7 @@ PG_FUNCTION_INFO_V1(voucher_reserve_or_raise);
 PG_FUNCTION_INFO_V1(voucher_confirm_or_raise);
 PG_FUNCTION_INFO_V1(voucher_release_or_raise);
 PG_FUNCTION_INFO_V1(voucher_redeem_or_raise);
+PG_FUNCTION_INFO_V1(voucher_set_limit);
 PG_FUNCTION_INFO_V1(voucher_guard);
 
 static VoucherOutcome admit(FunctionCallInfo fcinfo,
@@ -215,6 +216,20 @@ voucher_check(PG_FUNCTION_ARGS)
 	};
 
 	return answer(fcinfo, voucher_admission_check(schema, &request));
+}
+
+/*
+ * voucher_set_limit(code, total_limit)
+ */
+Datum
+voucher_set_limit(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	text	   *code = voucher_input_code(fcinfo, 0);
+	int64		limit = voucher_input_limit(fcinfo, 1);
+
+	voucher_admission_set_limit(schema, code, limit);
+	PG_RETURN_VOID();
 }
 
 /*

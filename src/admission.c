@@ -229,12 +229,43 @@ voucher_admission_extend(Oid schema, text *code, text *order_id, int64 hold)
 {
 	if (hold == 0)
 	{
-		VoucherTerms terms;
+		VoucherFacts facts;
 
-		(void) voucher_rows_terms(schema, code, &terms);
-		hold = hold_time(&terms);
+		(void) voucher_rows_voucher(schema, code, &facts);
+		hold = hold_time(&facts.terms);
 	}
 	return settle(schema, code, order_id, &extension, hold);
+}
+
+/*
+ * Set the total_limit of a voucher; PG_INT64_MAX for none.
+ *
+ * Waits for calls in flight on the voucher, and throws if more uses than that
+ * are live then, or if there is no such voucher.
+ */
+void
+voucher_admission_set_limit(Oid schema, text *code, int64 limit)
+{
+	VoucherStore store;
+	VoucherFacts facts;
+
+	voucher_store_open(&store, schema);
+	for (int rounds = 0; !voucher_store_set_limit(&store, code, limit);)
+	{
+		if (!voucher_rows_voucher(schema, code, &facts))
+			ereport(ERROR,
+					errcode(ERRCODE_UNDEFINED_OBJECT),
+					errmsg("voucher \"%s\" does not exist", voucher_printable(code)));
+		if (facts.in_use > limit)
+			ereport(ERROR,
+					errcode(ERRCODE_CHECK_VIOLATION),
+					errmsg("limit %lld of voucher \"%s\" is below the number in use, %lld",
+						   (long long) limit, voucher_printable(code),
+						   (long long) facts.in_use),
+					errhint("Disable the voucher, and lower the limit when uses have come back."));
+		check_rounds(++rounds);
+	}
+	voucher_store_close(&store);
 }
 
 /*
@@ -337,7 +368,7 @@ decide_without_taking(const VoucherRequest *request, const VoucherFacts *facts,
 	else if (facts->terms.per_user_limit > 0 &&
 			 facts->uses >= facts->terms.per_user_limit)
 		*outcome = refuse(VOUCHER_ALREADY_USED, NULL);
-	else if (facts->limited && facts->remaining + returned <= 0)
+	else if (facts->in_use - returned >= facts->total_limit)
 		*outcome = refuse(VOUCHER_OUT_OF_STOCK, NULL);
 	else
 		return false;

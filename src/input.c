@@ -125,6 +125,28 @@ voucher_input_order_amount(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
+ * Read the argument "total_limit"; PG_INT64_MAX if it is NULL, which means
+ * unlimited.
+ */
+int64
+voucher_input_limit(FunctionCallInfo fcinfo, int argno)
+{
+	int64		limit;
+
+	if (PG_ARGISNULL(argno))
+		return PG_INT64_MAX;
+	limit = PG_GETARG_INT64(argno);
+
+	if (limit < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("argument \"total_limit\" must not be negative: %lld",
+					   (long long) limit),
+				errhint("Pass 0 to admit nobody, or NULL for no limit."));
+	return limit;
+}
+
+/*
  * Read the argument "hold", in microseconds; 0 if it is NULL, which asks for
  * the usual time.  Its bounds are those of CHECK ck_hold_time.
  */

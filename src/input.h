@@ -25,6 +25,7 @@ extern text *voucher_input_code(FunctionCallInfo fcinfo, int argno);
 extern text *voucher_input_order_id(FunctionCallInfo fcinfo, int argno);
 extern int64 voucher_input_customer_id(FunctionCallInfo fcinfo, int argno);
 extern int64 voucher_input_order_amount(FunctionCallInfo fcinfo, int argno);
+extern int64 voucher_input_limit(FunctionCallInfo fcinfo, int argno);
 extern int64 voucher_input_hold(FunctionCallInfo fcinfo, int argno);
 
 extern text *voucher_normalize_code(const text *given);

@@ -147,18 +147,17 @@ voucher_rows_look(Oid schema, const VoucherRequest *request,
 }
 
 /*
- * Read the terms of a voucher; false if there is no such voucher.
+ * Read what the facts say of the voucher alone; false if there is none.
  */
 bool
-voucher_rows_terms(Oid schema, text *code, VoucherTerms *terms)
+voucher_rows_voucher(Oid schema, text *code, VoucherFacts *facts)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	VoucherFacts facts = {0};
 
-	read_voucher(schema, code, snapshot, &facts);
+	memset(facts, 0, sizeof(VoucherFacts));
+	read_voucher(schema, code, snapshot, facts);
 	UnregisterSnapshot(snapshot);
-	*terms = facts.terms;
-	return facts.voucher_exists;
+	return facts->voucher_exists;
 }
 
 /*
@@ -435,11 +434,10 @@ read_voucher(Oid schema, text *code, Snapshot snapshot, VoucherFacts *facts)
 			terms->hold_time = voucher_terms_hold(DatumGetIntervalP(hold));
 		}
 
-		facts->limited = !column_is_null(&rows, Anum_voucher_total_limit);
-		if (facts->limited)
-			facts->remaining = read_int64(&rows, Anum_voucher_total_limit, 0)
-				- read_int32(&rows, Anum_voucher_flash_quota, 0)
-				- read_int64(&rows, Anum_voucher_used_count, 0);
+		facts->total_limit = read_int64(&rows, Anum_voucher_total_limit,
+										PG_INT64_MAX);
+		facts->in_use = read_int64(&rows, Anum_voucher_used_count, 0) +
+			read_int32(&rows, Anum_voucher_flash_quota, 0);
 	}
 
 	end_rows(&rows);

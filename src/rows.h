@@ -66,8 +66,8 @@ typedef struct VoucherFacts
 	/* the voucher, if there is one; not read for an order that is live */
 	bool		voucher_exists;
 	VoucherTerms terms;
-	bool		limited;		/* does it have a total_limit? */
-	int64		remaining;		/* ordinary uses left, if limited */
+	int64		total_limit;	/* PG_INT64_MAX = unlimited */
+	int64		in_use;			/* used_count and flash_quota */
 
 	/* the customer's live uses of it; counted under a per_user_limit only */
 	int32		uses;			/* counting stops one above the limit */
@@ -78,7 +78,7 @@ typedef struct VoucherFacts
 
 extern void voucher_rows_look(Oid schema, const VoucherRequest *request,
 							  VoucherFacts *facts);
-extern bool voucher_rows_terms(Oid schema, text *code, VoucherTerms *terms);
+extern bool voucher_rows_voucher(Oid schema, text *code, VoucherFacts *facts);
 extern bool voucher_rows_find(Oid schema, text *code, text *order_id,
 							  VoucherRedemption *redemption);
 extern int	voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,

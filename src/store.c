@@ -72,6 +72,7 @@ typedef enum StoreStatement
 	STMT_EXTEND,
 	STMT_TAKE,
 	STMT_GIVE_BACK,
+	STMT_SET_LIMIT,
 	NUM_STATEMENTS
 } StoreStatement;
 
@@ -152,6 +153,11 @@ static const struct
 	[STMT_GIVE_BACK] = {
 		"UPDATE %1$s.voucher SET used_count = used_count - $2"
 		" WHERE code = $1 AND used_count >= $2",
+		2, {TEXTOID, INT8OID}
+	},
+	[STMT_SET_LIMIT] = {
+		"UPDATE %1$s.voucher SET total_limit = nullif($2, 9223372036854775807)"
+		" WHERE code = $1 AND used_count + flash_quota <= $2",
 		2, {TEXTOID, INT8OID}
 	}
 };
@@ -392,6 +398,18 @@ voucher_store_give_back(VoucherStore *store, text *code, int64 uses)
 	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(uses)};
 
 	return run(store, STMT_GIVE_BACK, values, NULL) > 0;
+}
+
+/*
+ * Set the total_limit of the voucher, PG_INT64_MAX for none.  False if more
+ * uses are counted, or if there is no such voucher.
+ */
+bool
+voucher_store_set_limit(VoucherStore *store, text *code, int64 limit)
+{
+	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(limit)};
+
+	return run(store, STMT_SET_LIMIT, values, NULL) > 0;
 }
 
 /*

@@ -12,8 +12,7 @@
  * when the row is newer than the caller's snapshot.
  *
  * Lock order: redemption rows first, the voucher row last.  Of the functions
- * below only voucher_store_take() and voucher_store_give_back() lock a
- * voucher row; nothing that locks a redemption row may follow them, the
+ * below only those that take a code lock a voucher row; nothing that locks a redemption row may follow them, the
  * removal of the call's own new row excepted.
  *
  * Portions Copyright (c) 2026, the voucher authors
@@ -59,5 +58,6 @@ extern bool voucher_store_extend(VoucherStore *store,
 extern bool voucher_store_take(VoucherStore *store, text *code,
 							   const VoucherTerms *terms, int64 returned);
 extern bool voucher_store_give_back(VoucherStore *store, text *code, int64 uses);
+extern bool voucher_store_set_limit(VoucherStore *store, text *code, int64 limit);
 
 #endif							/* VOUCHER_STORE_H */
