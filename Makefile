@@ -5,8 +5,8 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" $(dir $(la
 DATA        = voucher--1.0.sql
 
 MODULE_big  = voucher
-OBJS        = voucher.o $(addprefix src/,admission.o terms.o store.o rows.o input.o guc.o)
-INCS        = $(addprefix src/,admission.h terms.h store.h rows.h input.h guc.h compat.h)
+OBJS        = voucher.o $(addprefix src/,admission.o generate.o terms.o store.o rows.o input.o guc.o)
+INCS        = $(addprefix src/,admission.h generate.h terms.h store.h rows.h input.h guc.h compat.h)
 PGFILEDESC  = "voucher - limited-use vouchers, never one use too many"
 
 PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'

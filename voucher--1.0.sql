@@ -213,6 +213,13 @@ AS 'MODULE_PATHNAME', 'voucher_set_limit'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
 REVOKE ALL ON FUNCTION @extschema@.voucher_set_limit(text, bigint) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.voucher_generate(n integer, template text,
+											 prefix text, length integer)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'voucher_generate'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000 ROWS 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_generate(integer, text, text, integer) FROM PUBLIC;
+
 ---------------------------------------------------------------------------
 -- Views
 ---------------------------------------------------------------------------
@@ -329,6 +336,7 @@ COMMENT ON FUNCTION @extschema@.voucher_confirm_or_raise(text, text) IS 'voucher
 COMMENT ON FUNCTION @extschema@.voucher_release_or_raise(text, text) IS 'voucher_release, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) IS 'voucher_redeem, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_set_limit(text, bigint) IS 'set the total_limit of a voucher, beside calls in flight';
+COMMENT ON FUNCTION @extschema@.voucher_generate(integer, text, text, integer) IS 'make n vouchers with the terms of another one and random codes; returns the codes';
 COMMENT ON VIEW @extschema@.voucher_status IS 'how each voucher stands now';
 COMMENT ON COLUMN @extschema@.voucher_status.code IS 'the voucher';
 COMMENT ON COLUMN @extschema@.voucher_status.state IS 'DISABLED, SCHEDULED, ENDED, SOLD_OUT or ACTIVE';

@@ -7,6 +7,7 @@
  * returns the outcome, or throws it if its name says so.  The rooms behind are in src/:
  *
  *	  admission  who gets a use, keeps it, or gives it back
+ *	  generate   many vouchers with the same terms
  *	  terms      what a voucher grants, to whom and when
  *	  store      every change to the extension's tables, by SQL
  *	  rows       every look-up in them, by index
@@ -26,7 +27,6 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/pg_collation.h"
 #include "commands/trigger.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -39,12 +39,16 @@
 
 #include "admission.h"
 #include "compat.h"
+#include "generate.h"
 #include "guc.h"
 #include "input.h"
 
 PG_MODULE_MAGIC_EXT(.name = "voucher",.version = VOUCHER_VERSION);
 
 PGDLLEXPORT void _PG_init(void);
+
+/* Codes that one call may make */
+#define MAX_CODES	10000000
 
 /* What a refusal is as an ERROR */
 typedef struct Refusal
@@ -95,6 +99,7 @@ PG_FUNCTION_INFO_V1(voucher_confirm_or_raise);
 PG_FUNCTION_INFO_V1(voucher_release_or_raise);
 PG_FUNCTION_INFO_V1(voucher_redeem_or_raise);
 PG_FUNCTION_INFO_V1(voucher_set_limit);
+PG_FUNCTION_INFO_V1(voucher_generate);
 PG_FUNCTION_INFO_V1(voucher_guard);
 
 static VoucherOutcome admit(FunctionCallInfo fcinfo,
@@ -109,6 +114,7 @@ static HeapTuple normalize_new_code(TriggerData *trigger);
 static void check_new_code(TriggerData *trigger);
 static void refuse_if_redeemed(TriggerData *trigger);
 static text *code_of(TriggerData *trigger, HeapTuple tuple);
+static bool same_text(const text *a, const text *b);
 
 /*
  * Called once when the library is loaded, by a session or by the postmaster.
@@ -195,7 +201,7 @@ Datum
 voucher_extend(PG_FUNCTION_ARGS)
 {
 	Oid			schema = begin_change(fcinfo);
-	text	   *code = voucher_input_code(fcinfo, 0);
+	text	   *code = voucher_input_code(fcinfo, 0, "code");
 	text	   *order_id = voucher_input_order_id(fcinfo, 1);
 	int64		hold = voucher_input_hold(fcinfo, 2);
 
@@ -210,7 +216,7 @@ voucher_check(PG_FUNCTION_ARGS)
 {
 	Oid			schema = extension_schema(fcinfo);
 	VoucherRequest request = {
-		.code = voucher_input_code(fcinfo, 0),
+		.code = voucher_input_code(fcinfo, 0, "code"),
 		.customer_id = voucher_input_customer_id(fcinfo, 1),
 		.order_amount = voucher_input_order_amount(fcinfo, 2)
 	};
@@ -225,11 +231,31 @@ Datum
 voucher_set_limit(PG_FUNCTION_ARGS)
 {
 	Oid			schema = begin_change(fcinfo);
-	text	   *code = voucher_input_code(fcinfo, 0);
+	text	   *code = voucher_input_code(fcinfo, 0, "code");
 	int64		limit = voucher_input_limit(fcinfo, 1);
 
 	voucher_admission_set_limit(schema, code, limit);
 	PG_RETURN_VOID();
+}
+
+/*
+ * voucher_generate(n, template, prefix, length)
+ */
+Datum
+voucher_generate(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	int32		n = voucher_input_int32(fcinfo, 0, "n", 1, MAX_CODES);
+	text	   *template = voucher_input_code(fcinfo, 1, "template");
+	text	   *prefix = voucher_input_prefix(fcinfo, 2);
+	int32		length = voucher_input_int32(fcinfo, 3, "length", 1,
+											 VOUCHER_CODE_MAX_CHARS);
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	voucher_generate_codes(schema, n, template, prefix, length,
+						   result->setResult, result->setDesc);
+	return (Datum) 0;
 }
 
 /*
@@ -269,7 +295,7 @@ admit(FunctionCallInfo fcinfo,
 {
 	Oid			schema = begin_change(fcinfo);
 	VoucherRequest request = {
-		.code = voucher_input_code(fcinfo, 0),
+		.code = voucher_input_code(fcinfo, 0, "code"),
 		.customer_id = voucher_input_customer_id(fcinfo, 1),
 		.order_id = voucher_input_order_id(fcinfo, 2),
 		.order_amount = voucher_input_order_amount(fcinfo, 3)
@@ -285,7 +311,7 @@ static VoucherOutcome
 settle(FunctionCallInfo fcinfo, VoucherOutcome (*module) (Oid, text *, text *))
 {
 	Oid			schema = begin_change(fcinfo);
-	text	   *code = voucher_input_code(fcinfo, 0);
+	text	   *code = voucher_input_code(fcinfo, 0, "code");
 	text	   *order_id = voucher_input_order_id(fcinfo, 1);
 
 	return module(schema, code, order_id);
@@ -360,7 +386,7 @@ answer_or_raise(FunctionCallInfo fcinfo, VoucherOutcome outcome)
 	ereport(ERROR,
 			errcode(refusal->sqlstate),
 			errmsg(refusal->message,
-				   voucher_printable(voucher_input_code(fcinfo, 0))),
+				   voucher_printable(voucher_input_code(fcinfo, 0, "code"))),
 			errdetail("%s", OidOutputFunctionCall(F_RECORD_OUT, row)),
 			refusal->hint ? errhint("%s", refusal->hint) : 0);
 }
@@ -374,16 +400,21 @@ normalize_new_code(TriggerData *trigger)
 	Relation	relation = trigger->tg_relation;
 	int			column = get_attnum(RelationGetRelid(relation), "code");
 	text	   *code = code_of(trigger, trigger->tg_trigtuple);
-	Datum		normal;
+	text	   *normal;
+	Datum		value;
 	bool		isnull = false;
 
 	if (code == NULL)			/* NOT NULL will complain */
 		return trigger->tg_trigtuple;
 
-	normal = PointerGetDatum(voucher_normalize_code(code));
+	normal = voucher_normalize_code(code);
+	if (same_text(code, normal))
+		return trigger->tg_trigtuple;
+
+	value = PointerGetDatum(normal);
 	return heap_modify_tuple_by_cols(trigger->tg_trigtuple,
 									 RelationGetDescr(relation),
-									 1, &column, &normal, &isnull);
+									 1, &column, &value, &isnull);
 }
 
 /*
@@ -396,9 +427,7 @@ check_new_code(TriggerData *trigger)
 	text	   *code = code_of(trigger, trigger->tg_newtuple);
 	text	   *normal = voucher_normalize_code(code);
 
-	if (!DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID,
-											  PointerGetDatum(code),
-											  PointerGetDatum(normal))))
+	if (!same_text(code, normal))
 		ereport(ERROR,
 				errcode(ERRCODE_CHECK_VIOLATION),
 				errmsg("voucher code \"%s\" is not in its normal form",
@@ -441,4 +470,12 @@ code_of(TriggerData *trigger, HeapTuple tuple)
 									RelationGetDescr(relation), &isnull);
 
 	return isnull ? NULL : DatumGetTextPP(code);
+}
+
+/* Are these the same byte for byte? */
+static bool
+same_text(const text *a, const text *b)
+{
+	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
 }

@@ -58,3 +58,39 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 DROP FUNCTION scans(text);
 SELECT * FROM voucher_violations();
+
+-- many vouchers at once
+INSERT INTO voucher (code, discount_percent, max_discount_amount, min_order_amount, total_limit, per_user_limit,
+	hold_time, starts_at, ends_at, enabled)
+VALUES ('TEMPLATE', 12.5, 77, 33, 4, 2, '7 min', '2030-01-01', '2031-01-01', false);
+CREATE TABLE made AS SELECT * FROM voucher_generate(1000, ' template', 'gift-', 8) AS code;
+SELECT count(*), count(DISTINCT code), bool_and(code ~ '^GIFT-[34679ACDEFGHJKMNPQRTUVWXY]{8}$') AS form FROM made;
+-- every term of the template (B102)
+SELECT count(*), (to_jsonb(v) - 'code' - 'created_at') = (SELECT to_jsonb(t) - 'code' - 'created_at' FROM voucher AS t WHERE t.code = 'TEMPLATE') AS alike
+FROM voucher AS v JOIN made USING (code) GROUP BY 2;
+-- as near to full as is allowed: exactly that many, beside those that exist
+SELECT count(DISTINCT code) FROM voucher_generate(300, 'template', 'n', 2) AS code;
+SELECT count(DISTINCT code) FROM voucher_generate(200, 'template', 'n', 2) AS code;
+SELECT count(*) FROM voucher WHERE code ~ '^N..$';
+SELECT complain($$SELECT voucher_generate(300, 'template', 'n', 2)$$);
+SELECT count(*) FROM voucher WHERE code ~ '^N..$';
+-- each symbol about as often as any other: within seven standard deviations
+SELECT count(DISTINCT symbol) AS symbols, max(abs(n - 8000.0 / 25)) < 7 * sqrt(8000 * 0.04 * 0.96) AS uniform
+FROM (SELECT symbol, count(*) AS n FROM made, regexp_split_to_table(substr(code, 6), '') AS symbol GROUP BY 1) AS t;
+SELECT complain($$SELECT voucher_generate(100, 'none', '', 8)$$);
+SELECT complain($$SELECT voucher_generate(13, 'template', 'x', 1)$$);
+SELECT complain($$SELECT voucher_generate(1000000, 'template', 'x', 4)$$);
+SELECT complain($$SELECT voucher_generate(0, 'template', 'x', 4)$$);
+SELECT complain($$SELECT voucher_generate(1, 'template', 'x', 0)$$);
+SELECT complain($$SELECT voucher_generate(1, 'template', 'x', 32)$$);
+SELECT complain($$SELECT voucher_generate(1, 'template', 'a b', 8)$$);
+SELECT complain($$SELECT voucher_generate(NULL, 'template', '', 8)$$);
+SELECT complain($$SELECT voucher_generate(1, NULL, '', 8)$$);
+SELECT complain($$SELECT voucher_generate(1, 'template', NULL, 8)$$);
+SELECT complain($$SELECT voucher_generate(1, 'template', '', NULL)$$);
+BEGIN READ ONLY;
+SELECT complain($$SELECT voucher_generate(1, 'template', '', 8)$$);
+ROLLBACK;
+SELECT count(*) FROM voucher WHERE code LIKE 'X%';
+DROP TABLE made;
+DELETE FROM voucher WHERE code LIKE 'GIFT-%' OR code LIKE 'N__';

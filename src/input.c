@@ -44,19 +44,21 @@ static const struct
 };
 
 static pg_attribute_noreturn() void null_argument(const char *name, const char *hint);
+static text *normalize(const text *given, const char *name);
 static bool is_blank(char c);
 static bool is_control(unsigned char c);
 static bool has_invisible(const char *str, int len);
 
 /*
- * Read the argument "code" in the normal form in which codes are stored.
+ * Read an argument that is a code, in the normal form in which codes are
+ * stored.
  */
 text *
-voucher_input_code(FunctionCallInfo fcinfo, int argno)
+voucher_input_code(FunctionCallInfo fcinfo, int argno, const char *name)
 {
 	if (PG_ARGISNULL(argno))
-		null_argument("code", NULL);
-	return voucher_normalize_code(PG_GETARG_TEXT_PP(argno));
+		null_argument(name, NULL);
+	return normalize(PG_GETARG_TEXT_PP(argno), name);
 }
 
 /*
@@ -125,6 +127,42 @@ voucher_input_order_amount(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
+ * Read an integer argument within bounds.
+ */
+int32
+voucher_input_int32(FunctionCallInfo fcinfo, int argno, const char *name,
+					int32 min, int32 max)
+{
+	int32		value;
+
+	if (PG_ARGISNULL(argno))
+		null_argument(name, NULL);
+	value = PG_GETARG_INT32(argno);
+
+	if (value < min || value > max)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("argument \"%s\" must be between %d and %d: %d",
+					   name, min, max, value));
+	return value;
+}
+
+/*
+ * Read the argument "prefix", the beginning of a code, in normal form; it may
+ * be empty.
+ */
+text *
+voucher_input_prefix(FunctionCallInfo fcinfo, int argno)
+{
+	text	   *prefix;
+
+	if (PG_ARGISNULL(argno))
+		null_argument("prefix", "Pass '' for codes without one.");
+	prefix = PG_GETARG_TEXT_PP(argno);
+	return VARSIZE_ANY_EXHDR(prefix) == 0 ? prefix : normalize(prefix, "prefix");
+}
+
+/*
  * Read the argument "total_limit"; PG_INT64_MAX if it is NULL, which means
  * unlimited.
  */
@@ -184,44 +222,7 @@ voucher_input_hold(FunctionCallInfo fcinfo, int argno)
 text *
 voucher_normalize_code(const text *given)
 {
-	const char *str = VARDATA_ANY(given);
-	int			len = VARSIZE_ANY_EXHDR(given);
-	text	   *normal;
-	char	   *out;
-	int			chars;
-
-	while (len > 0 && is_blank(str[0]))
-		str++, len--;
-	while (len > 0 && is_blank(str[len - 1]))
-		len--;
-
-	if (len == 0)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("argument \"code\" must not be empty: \"%s\"",
-					   voucher_printable(given)));
-
-	chars = pg_mbstrlen_with_len(str, len);
-	if (chars > VOUCHER_CODE_MAX_CHARS)
-		ereport(ERROR,
-				errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION),
-				errmsg("argument \"code\" is too long: \"%s\"",
-					   voucher_printable(given)),
-				errdetail("It has %d characters; at most %d are allowed.",
-						  chars, VOUCHER_CODE_MAX_CHARS));
-
-	if (has_invisible(str, len))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("argument \"code\" contains a blank, control or invisible character: \"%s\"",
-					   voucher_printable(given)),
-				errhint("Blanks around a code are trimmed; type anew what was pasted between them."));
-
-	normal = cstring_to_text_with_len(str, len);
-	out = VARDATA(normal);
-	for (int i = 0; i < len; i++)
-		out[i] = pg_ascii_toupper((unsigned char) out[i]);
-	return normal;
+	return normalize(given, "code");
 }
 
 /*
@@ -240,6 +241,50 @@ voucher_printable(const text *value)
 		if (is_control(*c))
 			*c = '?';
 	return shown < len ? psprintf("%s...", result) : result;
+}
+
+/* Normalize a code, or the beginning of one, that came as the named argument. */
+static text *
+normalize(const text *given, const char *name)
+{
+	const char *str = VARDATA_ANY(given);
+	int			len = VARSIZE_ANY_EXHDR(given);
+	text	   *normal;
+	char	   *out;
+	int			chars;
+
+	while (len > 0 && is_blank(str[0]))
+		str++, len--;
+	while (len > 0 && is_blank(str[len - 1]))
+		len--;
+
+	if (len == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("argument \"%s\" must not be empty: \"%s\"",
+					   name, voucher_printable(given)));
+
+	chars = pg_mbstrlen_with_len(str, len);
+	if (chars > VOUCHER_CODE_MAX_CHARS)
+		ereport(ERROR,
+				errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION),
+				errmsg("argument \"%s\" is too long: \"%s\"",
+					   name, voucher_printable(given)),
+				errdetail("It has %d characters; at most %d are allowed.",
+						  chars, VOUCHER_CODE_MAX_CHARS));
+
+	if (has_invisible(str, len))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("argument \"%s\" contains a blank, control or invisible character: \"%s\"",
+					   name, voucher_printable(given)),
+				errhint("Blanks around it are trimmed; type anew what was pasted between them."));
+
+	normal = cstring_to_text_with_len(str, len);
+	out = VARDATA(normal);
+	for (int i = 0; i < len; i++)
+		out[i] = pg_ascii_toupper((unsigned char) out[i]);
+	return normal;
 }
 
 /* Complain of a NULL argument; the hint may be NULL. */

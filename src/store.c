@@ -73,6 +73,7 @@ typedef enum StoreStatement
 	STMT_TAKE,
 	STMT_GIVE_BACK,
 	STMT_SET_LIMIT,
+	STMT_COPY,
 	NUM_STATEMENTS
 } StoreStatement;
 
@@ -159,6 +160,17 @@ static const struct
 		"UPDATE %1$s.voucher SET total_limit = nullif($2, 9223372036854775807)"
 		" WHERE code = $1 AND used_count + flash_quota <= $2",
 		2, {TEXTOID, INT8OID}
+	},
+	[STMT_COPY] = {
+		"INSERT INTO %1$s.voucher (code, discount_amount, discount_percent,"
+		" max_discount_amount, min_order_amount, total_limit, per_user_limit,"
+		" hold_time, starts_at, ends_at, enabled)"
+		" SELECT c.code, t.discount_amount, t.discount_percent,"
+		" t.max_discount_amount, t.min_order_amount, t.total_limit,"
+		" t.per_user_limit, t.hold_time, t.starts_at, t.ends_at, t.enabled"
+		" FROM unnest($2) AS c(code), %1$s.voucher AS t WHERE t.code = $1"
+		" ON CONFLICT DO NOTHING RETURNING code",
+		2, {TEXTOID, TEXTARRAYOID}
 	}
 };
 
@@ -410,6 +422,37 @@ voucher_store_set_limit(VoucherStore *store, text *code, int64 limit)
 	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(limit)};
 
 	return run(store, STMT_SET_LIMIT, values, NULL) > 0;
+}
+
+/*
+ * Make a voucher of each of the codes that is not taken, with the terms that
+ * the template has in the snapshot.  Puts the codes that were made into the
+ * tuplestore, and returns how many they are.
+ */
+uint64
+voucher_store_copy(VoucherStore *store, Snapshot snapshot, text *template,
+				   Datum codes, Tuplestorestate *made, TupleDesc tupdesc)
+{
+	Datum		values[] = {PointerGetDatum(template), codes};
+	int			code = SPI_execute_snapshot(plan_of(store, STMT_COPY), values,
+											NULL, snapshot, InvalidSnapshot,
+											false, true, 0);
+	uint64		count = SPI_processed;
+
+	if (code < 0)
+		elog(ERROR, "voucher statement %d failed: %s",
+			 STMT_COPY, SPI_result_code_string(code));
+
+	for (uint64 i = 0; i < count; i++)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[i],
+										  SPI_tuptable->tupdesc, 1, &isnull);
+
+		tuplestore_putvalues(made, tupdesc, &value, &isnull);
+	}
+	SPI_freetuptable(SPI_tuptable);
+	return count;
 }
 
 /*

@@ -25,6 +25,9 @@
 #ifndef VOUCHER_STORE_H
 #define VOUCHER_STORE_H
 
+#include "utils/snapshot.h"
+#include "utils/tuplestore.h"
+
 #include "rows.h"
 
 /* An open store; lives on the caller's stack. */
@@ -59,5 +62,8 @@ extern bool voucher_store_take(VoucherStore *store, text *code,
 							   const VoucherTerms *terms, int64 returned);
 extern bool voucher_store_give_back(VoucherStore *store, text *code, int64 uses);
 extern bool voucher_store_set_limit(VoucherStore *store, text *code, int64 limit);
+extern uint64 voucher_store_copy(VoucherStore *store, Snapshot snapshot,
+								 text *template, Datum codes,
+								 Tuplestorestate *made, TupleDesc tupdesc);
 
 #endif							/* VOUCHER_STORE_H */
