@@ -23,16 +23,40 @@ WHERE id = 'order-4' AND v.result IN ('RESERVED', 'DUPLICATE')
 RETURNING id, amount, discount;
 COMMIT;
 
+-- In one step
+SELECT result, discount_amount FROM voucher_redeem('flash100', 60, 'order-60', 90000);
+SELECT result, discount_amount FROM voucher_refund('flash100', 'order-60');
+SELECT result, discount_amount FROM voucher_check('flash100', 61, 90000);
+SELECT result FROM voucher_extend('flash100', 'order-4', '30 minutes');
+
+-- With exceptions
+SET client_min_messages = notice;
+DO $$
+DECLARE
+    refusal text;
+BEGIN
+    PERFORM voucher_reserve_or_raise('flash100', 42, 'order-62', 90000);
+EXCEPTION WHEN SQLSTATE 'VC002' OR SQLSTATE 'VC003' THEN
+    GET STACKED DIAGNOSTICS refusal = PG_EXCEPTION_DETAIL;
+    RAISE NOTICE 'refused: %', (refusal::voucher_outcome).result;
+END
+$$;
+SET client_min_messages = warning;
+
 -- Many at once
 SELECT o.order_id, r.result, r.discount_amount
 FROM unnest('{51,52,51}'::bigint[], '{o-51,o-52,o-53}'::text[], '{1000,2000,3000}'::bigint[])
 	 AS o(customer_id, order_id, amount),
 	 voucher_reserve('flash100', o.customer_id, o.order_id, o.amount) AS r;
 
+-- Status
+SELECT code, state, total_limit, reserved, confirmed, remaining FROM voucher_status WHERE code = 'FLASH100';
+
 -- Administration
 INSERT INTO voucher (code, discount_percent, max_discount_amount, min_order_amount, per_user_limit)
 VALUES ('TEN-PERCENT', 10, 50000, 20000, NULL);
-UPDATE voucher SET total_limit = 2000 WHERE code = 'FLASH100';
+SELECT voucher_set_limit('flash100', 2000);
+SELECT count(*) FROM voucher_generate(1000, 'ten-percent', 'GIFT-', 10) AS code;
 \set VERBOSITY terse
 UPDATE voucher SET total_limit = 1 WHERE code = 'FLASH100';
 \set VERBOSITY default
@@ -42,14 +66,36 @@ DELETE FROM voucher WHERE code = 'FLASH100';
 -- Privileges
 CREATE ROLE regress_voucher_shop;
 GRANT USAGE ON SCHEMA public TO regress_voucher_shop;
-GRANT EXECUTE ON FUNCTION voucher_reserve, voucher_confirm, voucher_release TO regress_voucher_shop;
+GRANT EXECUTE ON FUNCTION voucher_reserve, voucher_confirm, voucher_release, voucher_refund,
+	  voucher_redeem, voucher_extend, voucher_check, voucher_reserve_or_raise,
+	  voucher_confirm_or_raise, voucher_release_or_raise, voucher_redeem_or_raise TO regress_voucher_shop;
 GRANT SELECT (code, discount_amount, discount_percent, max_discount_amount, min_order_amount,
 			  starts_at, ends_at, enabled) ON voucher TO regress_voucher_shop;
 SET ROLE regress_voucher_shop;
 SELECT code, discount_percent, result
 FROM voucher, voucher_reserve(code, 45, 'order-5', 90000) WHERE code = 'TEN-PERCENT';
 RESET ROLE;
-DROP OWNED BY regress_voucher_shop;
-DROP ROLE regress_voucher_shop;
+CREATE ROLE regress_voucher_admin;
+GRANT USAGE ON SCHEMA public TO regress_voucher_admin;
+GRANT SELECT, INSERT, UPDATE, DELETE ON voucher TO regress_voucher_admin;
+GRANT SELECT ON voucher_redemption, voucher_status TO regress_voucher_admin;
+GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate TO regress_voucher_admin;
+SET ROLE regress_voucher_admin;
+SELECT count(*) FROM voucher_generate(5, 'ten-percent', 'GIFT-', 10) AS code;
+INSERT INTO voucher (code, discount_amount) VALUES ('by-admin', 1) RETURNING code;
+SELECT voucher_set_limit('by-admin', 5);
+SELECT remaining FROM voucher_status WHERE code = 'BY-ADMIN';
+DELETE FROM voucher WHERE code = 'BY-ADMIN';
+RESET ROLE;
+CREATE ROLE regress_voucher_reader;
+GRANT USAGE ON SCHEMA public TO regress_voucher_reader;
+GRANT SELECT ON voucher, voucher_redemption, voucher_status TO regress_voucher_reader;
+SET ROLE regress_voucher_reader;
+SELECT state FROM voucher_status WHERE code = 'TEN-PERCENT';
+SELECT voucher_set_limit('ten-percent', 5);
+RESET ROLE;
+DROP OWNED BY regress_voucher_shop, regress_voucher_admin, regress_voucher_reader;
+DROP ROLE regress_voucher_shop, regress_voucher_admin, regress_voucher_reader;
+DELETE FROM voucher WHERE code LIKE 'GIFT-%';
 DROP TABLE shop_order;
 SELECT * FROM voucher_violations();
