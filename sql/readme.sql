@@ -16,7 +16,7 @@ SELECT code, used_count, total_limit FROM voucher WHERE code = 'FLASH100';
 -- The order and its voucher in one transaction
 CREATE TABLE shop_order (id text PRIMARY KEY, customer_id bigint, amount bigint, discount bigint);
 BEGIN;
-INSERT INTO shop_order VALUES ('order-4', 44, 90000, 0);
+INSERT INTO shop_order VALUES ('order-4', 44, 90000, 0) ON CONFLICT DO NOTHING;
 UPDATE shop_order SET discount = v.discount_amount
 FROM voucher_reserve('flash100', 44, 'order-4', 90000) AS v
 WHERE id = 'order-4' AND v.result IN ('RESERVED', 'DUPLICATE')
@@ -77,7 +77,12 @@ FROM voucher, voucher_reserve(code, 45, 'order-5', 90000) WHERE code = 'TEN-PERC
 RESET ROLE;
 CREATE ROLE regress_voucher_admin;
 GRANT USAGE ON SCHEMA public TO regress_voucher_admin;
-GRANT SELECT, INSERT, UPDATE, DELETE ON voucher TO regress_voucher_admin;
+GRANT SELECT, DELETE,
+	  INSERT (code, discount_amount, discount_percent, max_discount_amount, min_order_amount,
+			  total_limit, per_user_limit, hold_time, starts_at, ends_at, enabled),
+	  UPDATE (discount_amount, discount_percent, max_discount_amount, min_order_amount,
+			  total_limit, per_user_limit, hold_time, starts_at, ends_at, enabled)
+	  ON voucher TO regress_voucher_admin;
 GRANT SELECT ON voucher_redemption, voucher_status TO regress_voucher_admin;
 GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate TO regress_voucher_admin;
 SET ROLE regress_voucher_admin;
@@ -85,6 +90,8 @@ SELECT count(*) FROM voucher_generate(5, 'ten-percent', 'GIFT-', 10) AS code;
 INSERT INTO voucher (code, discount_amount) VALUES ('by-admin', 1) RETURNING code;
 SELECT voucher_set_limit('by-admin', 5);
 SELECT remaining FROM voucher_status WHERE code = 'BY-ADMIN';
+UPDATE voucher SET enabled = false WHERE code = 'BY-ADMIN';
+UPDATE voucher SET used_count = 5;
 DELETE FROM voucher WHERE code = 'BY-ADMIN';
 RESET ROLE;
 CREATE ROLE regress_voucher_reader;
