@@ -20,6 +20,11 @@
 #error "voucher needs PostgreSQL 15 or newer"
 #endif
 
+/* 16 moved the access to text and the like out of postgres.h */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* 18 lets a library tell its name and version in pg_get_loaded_modules() */
 #if PG_VERSION_NUM < 180000
 #define PG_MODULE_MAGIC_EXT(...) PG_MODULE_MAGIC

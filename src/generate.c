@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "generate.h"
 #include "input.h"
 #include "store.h"

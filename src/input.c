@@ -20,6 +20,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "input.h"
 #include "terms.h"
 
