@@ -38,6 +38,8 @@
 
 /* 17 has a function that pins search_path; before, every caller does it */
 #if PG_VERSION_NUM < 170000
+#include "utils/guc.h"
+
 static inline void
 RestrictSearchPath(void)
 {

@@ -7,7 +7,7 @@ Needs psycopg 3 (Debian: python3-psycopg) and a table
 
 import psycopg
 
-SERIALIZATION_FAILURE, DEADLOCK_DETECTED = "40001", "40P01"
+CONFLICT = ("40001", "40P01")  # serialization_failure, deadlock_detected
 
 
 class Refused(Exception):
@@ -27,7 +27,8 @@ def place_order(connect, order_id, customer_id, amount, code, tries=5):
             with connect() as connection:
                 return _transaction(connection, order_id, customer_id, amount, code)
         except psycopg.OperationalError as error:
-            retry = error.sqlstate in (None, SERIALIZATION_FAILURE, DEADLOCK_DETECTED)
+            state = error.sqlstate  # none if the connection just broke; 57P: shut down
+            retry = state is None or state in CONFLICT or state.startswith("57P")
             if not retry or attempt == tries:
                 raise
 
