@@ -3,7 +3,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION voucher;
 SHOW search_path;
 SELECT member FROM pg_depend, pg_describe_object(classid, objid, 0) AS member
-WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid <> 'pg_type'::regclass
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'voucher')
 ORDER BY member COLLATE "C";
 \d voucher
