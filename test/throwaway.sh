@@ -32,6 +32,7 @@ have()
 		gcc | make) command -v "$1" ;;
 		libc6-dev) test -e /usr/include/stdio.h ;;
 		perl) command -v prove ;;
+		libfaketime) compgen -G "/usr/lib/*/faketime/libfaketime.so.1" ;;
 		python3-psycopg) /usr/bin/python3 -c "import psycopg" ;;
 		libipc-run-perl) perl -MIPC::Run -e 1 ;;
 		libtap-parser-sourcehandler-pgtap-perl) command -v pg_prove ;;
