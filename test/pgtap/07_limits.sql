@@ -2,7 +2,7 @@
 -- total_limit, per_user_limit, and the lapsed hold that gives way.
 \unset ECHO
 \i test/pgtap/setup.sql
-SELECT plan(63);
+SELECT plan(69);
 
 -- live use_no of a customer, ascending, NULL last
 CREATE FUNCTION use_nos(code text, customer bigint) RETURNS integer[] LANGUAGE sql AS $$
@@ -185,6 +185,18 @@ UPDATE voucher SET enabled = false WHERE code = 'KEEP';
 SELECT written() AS before \gset
 SELECT is(r('KEEP', 3, 'keep-4'), 'NOT_ELIGIBLE/DISABLED', 'nor does a lapsed hold help at a disabled voucher');
 SELECT is(written(), :'before', 'and the refusal gives nothing back, too');
+
+-- one hold per call, also if that is not enough: the limit was lowered below what
+-- the customer has, and two of his holds have lapsed
+CALL v('LOWERED', total => 9, per => 3);
+SELECT is(r('LOWERED', 1, 'lowered-' || n), 'RESERVED', 'three uses of one customer') FROM generate_series(1, 3) n;
+UPDATE voucher SET per_user_limit = 1 WHERE code = 'LOWERED';
+SELECT lapse('lowered-1'), lapse('lowered-2') \g /dev/null
+SELECT is(r('LOWERED', 1, 'lowered-4'), 'ALREADY_USED', 'still above the lowered limit after one hold went back');
+SELECT is((SELECT count(*)::int FROM voucher_redemption WHERE voucher_code = 'LOWERED' AND release_reason = 'EXPIRED'), 1,
+          'one call gives back one hold');
+UPDATE voucher SET per_user_limit = 3 WHERE code = 'LOWERED';
+SELECT is(used('LOWERED'), 2::bigint, 'which is uncounted, although the call was refused');
 
 SELECT is_empty('SELECT * FROM voucher_violations()', 'the invariant holds');
 SELECT * FROM finish();
