@@ -275,6 +275,13 @@ voucher_guard(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				errmsg("function \"voucher_guard\" was not called by trigger manager"));
+	if (RelationGetRelid(trigger->tg_relation) !=
+		get_relname_relid("voucher", extension_schema(fcinfo)) ||
+		(!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) &&
+		 !TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("function \"voucher_guard\" serves the triggers that extension \"voucher\" made, and no others"));
 
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 		return PointerGetDatum(normalize_new_code(trigger));

@@ -30,6 +30,13 @@ TRUNCATE voucher CASCADE;
 SELECT count(*) FROM voucher;
 ROLLBACK;
 
--- only the trigger manager calls the guard
+-- only the trigger manager calls the guard, and only for table voucher
 SELECT voucher_guard();
+CREATE TABLE other (code integer);
+CREATE TRIGGER guard_row BEFORE INSERT ON other FOR EACH ROW EXECUTE FUNCTION voucher_guard();
+INSERT INTO other VALUES (1);
+DROP TABLE other;
+CREATE TRIGGER guard_statement BEFORE INSERT ON voucher FOR EACH STATEMENT EXECUTE FUNCTION voucher_guard();
+INSERT INTO voucher (code, discount_amount) VALUES ('GUARDED', 1);
+DROP TRIGGER guard_statement ON voucher;
 SELECT * FROM voucher_violations();
