@@ -5,22 +5,22 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" $(dir $(la
 DATA        = voucher--1.0.sql
 
 MODULE_big  = voucher
-OBJS        = voucher.o $(addprefix src/,admission.o generate.o terms.o store.o rows.o input.o guc.o)
-INCS        = $(addprefix src/,admission.h generate.h terms.h store.h rows.h input.h guc.h compat.h)
+OBJS        = voucher.o $(addprefix src/,admission.o generate.o purge.o terms.o store.o owner.o rows.o scan.o input.o guc.o)
+INCS        = $(addprefix src/,admission.h generate.h purge.h terms.h store.h owner.h rows.h scan.h input.h guc.h compat.h)
 PGFILEDESC  = "voucher - limited-use vouchers, never one use too many"
 
 PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS  += -Wextra -Wno-unused-parameter -Wno-sign-compare \
               -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 
-REGRESS        = init calls errors more_calls admin guards privileges hostile session readme drop
+REGRESS        = init calls errors more_calls admin purge guards privileges hostile session readme drop
 REGRESS_OPTS   = --encoding=UTF8
 ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-reserve-customer reserve-release reserve-confirm \
                  confirm-release confirm-confirm release-release \
                  reserve-update reserve-delete reserve-lapsed confirm-lapsed \
                  reserve-reserve-rr reserve-reserve-ssi confirm-release-rr \
-                 reserve-release-deadlock reserve-recheck settle-settle reserve-limit look-change drop
+                 reserve-release-deadlock reserve-recheck settle-settle reserve-limit look-change purge drop
 ISOLATION_OPTS = --inputdir=$(srcdir)/test
 TAP_TESTS      = 1
 PROVE_TESTS   ?= test/t/*.pl

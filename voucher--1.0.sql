@@ -33,10 +33,12 @@ CREATE TABLE @extschema@.voucher (
 	ends_at				timestamptz NOT NULL DEFAULT 'infinity',
 	enabled				boolean NOT NULL DEFAULT true,
 	created_at			timestamptz NOT NULL DEFAULT now(),
+	purged_count		bigint NOT NULL DEFAULT 0,
 
 	CONSTRAINT voucher_pkey PRIMARY KEY (code),
 	CONSTRAINT ck_used CHECK (used_count >= 0 AND flash_quota >= 0
 							  AND used_count + flash_quota <= total_limit),
+	CONSTRAINT ck_purged CHECK (purged_count BETWEEN 0 AND used_count),
 	CONSTRAINT ck_discount CHECK (num_nonnulls(discount_amount, discount_percent) = 1),
 	CONSTRAINT ck_discount_amount CHECK (discount_amount >= 0),
 	CONSTRAINT ck_discount_percent CHECK (discount_percent > 0
@@ -121,6 +123,9 @@ CREATE INDEX voucher_redemption_reserved_idx
 	WHERE status = 'RESERVED';
 CREATE INDEX voucher_redemption_released_idx
 	ON @extschema@.voucher_redemption (voucher_code, order_id, id)
+	WHERE status = 'RELEASED';
+CREATE INDEX voucher_redemption_history_idx
+	ON @extschema@.voucher_redemption (released_at)
 	WHERE status = 'RELEASED';
 
 ---------------------------------------------------------------------------
@@ -220,6 +225,12 @@ AS 'MODULE_PATHNAME', 'voucher_generate'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000 ROWS 1000;
 REVOKE ALL ON FUNCTION @extschema@.voucher_generate(integer, text, text, integer) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.voucher_purge(older_than interval, batch integer DEFAULT 10000)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'voucher_purge'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_purge(interval, integer) FROM PUBLIC;
+
 ---------------------------------------------------------------------------
 -- Views
 ---------------------------------------------------------------------------
@@ -281,7 +292,7 @@ COMMENT ON COLUMN @extschema@.voucher.discount_percent IS 'discount in percent o
 COMMENT ON COLUMN @extschema@.voucher.max_discount_amount IS 'cap on the discount in minor units, applied after rounding; NULL: none';
 COMMENT ON COLUMN @extschema@.voucher.min_order_amount IS 'least order amount before the discount, in minor units; NULL: none';
 COMMENT ON COLUMN @extschema@.voucher.total_limit IS 'uses that may be live at once, in all; 0: nobody, NULL: unlimited';
-COMMENT ON COLUMN @extschema@.voucher.used_count IS 'live ordinary uses, reserved and confirmed';
+COMMENT ON COLUMN @extschema@.voucher.used_count IS 'live ordinary uses, reserved and confirmed, purged ones included';
 COMMENT ON COLUMN @extschema@.voucher.flash_quota IS 'uses moved to voucher_slot for a flash sale';
 COMMENT ON COLUMN @extschema@.voucher.per_user_limit IS 'uses that one customer may have live at once; NULL: unlimited';
 COMMENT ON COLUMN @extschema@.voucher.hold_time IS 'how long a use is held before it lapses, at most 90 days; NULL: the setting voucher.hold_time';
@@ -289,6 +300,7 @@ COMMENT ON COLUMN @extschema@.voucher.starts_at IS 'first instant at which it ca
 COMMENT ON COLUMN @extschema@.voucher.ends_at IS 'first instant at which it can no longer be reserved';
 COMMENT ON COLUMN @extschema@.voucher.enabled IS 'false: nothing new can be reserved; what is held stays';
 COMMENT ON COLUMN @extschema@.voucher.created_at IS 'when the voucher was made';
+COMMENT ON COLUMN @extschema@.voucher.purged_count IS 'confirmed uses whose rows voucher_purge() deleted; they stay in used_count';
 COMMENT ON CONSTRAINT ck_used ON @extschema@.voucher IS 'never one use too many';
 
 COMMENT ON TABLE @extschema@.voucher_slot IS 'one row for each use of a flash quota';
@@ -317,6 +329,7 @@ COMMENT ON INDEX @extschema@.voucher_redemption_slot_key IS 'one live redemption
 COMMENT ON INDEX @extschema@.voucher_redemption_due_idx IS 'finds the next hold to expire';
 COMMENT ON INDEX @extschema@.voucher_redemption_reserved_idx IS 'finds the lapsed holds of one voucher';
 COMMENT ON INDEX @extschema@.voucher_redemption_released_idx IS 'finds what became of an order';
+COMMENT ON INDEX @extschema@.voucher_redemption_history_idx IS 'finds what can be purged';
 
 COMMENT ON TYPE @extschema@.voucher_outcome IS 'what a call did, or why it did nothing';
 COMMENT ON COLUMN @extschema@.voucher_outcome.result IS 'RESERVED, CONFIRMED, RELEASED, AVAILABLE, DUPLICATE, or why not';
@@ -337,6 +350,7 @@ COMMENT ON FUNCTION @extschema@.voucher_release_or_raise(text, text) IS 'voucher
 COMMENT ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) IS 'voucher_redeem, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_set_limit(text, bigint) IS 'set the total_limit of a voucher, beside calls in flight';
 COMMENT ON FUNCTION @extschema@.voucher_generate(integer, text, text, integer) IS 'make n vouchers with the terms of another one and random codes; returns the codes';
+COMMENT ON FUNCTION @extschema@.voucher_purge(interval, integer) IS 'delete a batch of old history; returns how many rows that was';
 COMMENT ON VIEW @extschema@.voucher_status IS 'how each voucher stands now';
 COMMENT ON COLUMN @extschema@.voucher_status.code IS 'the voucher';
 COMMENT ON COLUMN @extschema@.voucher_status.state IS 'DISABLED, SCHEDULED, ENDED, SOLD_OUT or ACTIVE';

@@ -4,13 +4,17 @@
  *	  The front door: what the server loads and what SQL calls.
  *
  * Every SQL-callable function reads its arguments, calls one module and
- * returns the outcome, or throws it if its name says so.  The rooms behind are in src/:
+ * returns the outcome, or throws it if its name says so.  The rooms behind
+ * are in src/:
  *
  *	  admission  who gets a use, keeps it, or gives it back
  *	  generate   many vouchers with the same terms
+ *	  purge      deletes old history
  *	  terms      what a voucher grants, to whom and when
  *	  store      every change to the extension's tables, by SQL
- *	  rows       every look-up in them, by index
+ *	  owner      being their owner meanwhile
+ *	  rows       every look-up in them
+ *	  scan       by index
  *	  input      checks and normal forms of arguments
  *	  guc        settings
  *
@@ -42,6 +46,7 @@
 #include "generate.h"
 #include "guc.h"
 #include "input.h"
+#include "purge.h"
 
 PG_MODULE_MAGIC_EXT(.name = "voucher",.version = VOUCHER_VERSION);
 
@@ -100,6 +105,7 @@ PG_FUNCTION_INFO_V1(voucher_release_or_raise);
 PG_FUNCTION_INFO_V1(voucher_redeem_or_raise);
 PG_FUNCTION_INFO_V1(voucher_set_limit);
 PG_FUNCTION_INFO_V1(voucher_generate);
+PG_FUNCTION_INFO_V1(voucher_purge);
 PG_FUNCTION_INFO_V1(voucher_guard);
 
 static VoucherOutcome admit(FunctionCallInfo fcinfo,
@@ -256,6 +262,20 @@ voucher_generate(PG_FUNCTION_ARGS)
 	voucher_generate_codes(schema, n, template, prefix, length,
 						   result->setResult, result->setDesc);
 	return (Datum) 0;
+}
+
+/*
+ * voucher_purge(older_than, batch)
+ */
+Datum
+voucher_purge(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	TimestampTz before = voucher_input_older_than(fcinfo, 0);
+	int32		batch = voucher_input_int32(fcinfo, 1, "batch", 1,
+											VOUCHER_PURGE_MAX_BATCH);
+
+	PG_RETURN_INT64(voucher_purge_history(schema, before, batch));
 }
 
 /*

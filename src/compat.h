@@ -32,6 +32,8 @@
 
 /* 18 counts index searches, for EXPLAIN */
 #if PG_VERSION_NUM < 180000
+#include "access/genam.h"
+
 #define index_beginscan(heap, index, snapshot, instrument, nkeys, norderbys) \
 	index_beginscan(heap, index, snapshot, nkeys, norderbys)
 #endif

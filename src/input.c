@@ -24,6 +24,9 @@
 #include "input.h"
 #include "terms.h"
 
+/* Far enough back for any history, and within the range of timestamptz */
+#define OLDEST_YEARS	1000
+
 /*
  * Characters beyond ASCII that a code may not hold, since two codes that
  * differ only by them look the same: Unicode general categories Cc, Cf, Zs,
@@ -211,6 +214,36 @@ voucher_input_hold(FunctionCallInfo fcinfo, int argno)
 				errhint("Pass an interval above zero and of at most %d days, or NULL for the usual time.",
 						VOUCHER_HOLD_MAX_DAYS));
 	return voucher_terms_hold(DatumGetIntervalP(hold));
+}
+
+/*
+ * Read the argument "older_than" as the instant that was so long ago.
+ */
+TimestampTz
+voucher_input_older_than(FunctionCallInfo fcinfo, int argno)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Interval	none = {0};
+	Interval	most = {.month = OLDEST_YEARS * MONTHS_PER_YEAR};
+	Datum		older_than;
+
+	if (PG_ARGISNULL(argno))
+		null_argument("older_than", "Pass '0' for everything there is.");
+	older_than = PG_GETARG_DATUM(argno);
+
+	if (DatumGetBool(DirectFunctionCall2(interval_lt, older_than,
+										 IntervalPGetDatum(&none))) ||
+		DatumGetBool(DirectFunctionCall2(interval_gt, older_than,
+										 IntervalPGetDatum(&most))))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("argument \"older_than\" is out of range: %s",
+					   DatumGetCString(DirectFunctionCall1(interval_out, older_than))),
+				errhint("Pass an interval of zero or more and of at most %d years.",
+						OLDEST_YEARS));
+	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
+												   TimestampTzGetDatum(now),
+												   older_than));
 }
 
 /*

@@ -31,6 +31,7 @@ extern int32 voucher_input_int32(FunctionCallInfo fcinfo, int argno,
 extern text *voucher_input_prefix(FunctionCallInfo fcinfo, int argno);
 extern int64 voucher_input_limit(FunctionCallInfo fcinfo, int argno);
 extern int64 voucher_input_hold(FunctionCallInfo fcinfo, int argno);
+extern TimestampTz voucher_input_older_than(FunctionCallInfo fcinfo, int argno);
 
 extern text *voucher_normalize_code(const text *given);
 extern char *voucher_printable(const text *value);

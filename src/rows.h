@@ -83,6 +83,10 @@ extern bool voucher_rows_find(Oid schema, text *code, text *order_id,
 							  VoucherRedemption *redemption);
 extern int	voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,
 								TimestampTz now, int64 *ids, int max);
+extern int	voucher_rows_released(Oid schema, TimestampTz before, int64 *ids,
+								  int max);
+extern int	voucher_rows_confirmed(Oid schema, text *code, TimestampTz before,
+								   int64 *ids, int max);
 extern bool voucher_rows_redeemed(Oid schema, text *code);
 
 #endif							/* VOUCHER_ROWS_H */

@@ -20,22 +20,16 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "miscadmin.h"
-#include "optimizer/cost.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
 #include "store.h"
 
 /*
@@ -74,6 +68,10 @@ typedef enum StoreStatement
 	STMT_GIVE_BACK,
 	STMT_SET_LIMIT,
 	STMT_COPY,
+	STMT_ENDED,
+	STMT_LOCK_ENDED,
+	STMT_DELETE,
+	STMT_NOTE_PURGED,
 	NUM_STATEMENTS
 } StoreStatement;
 
@@ -171,6 +169,30 @@ static const struct
 		" FROM unnest($2) AS c(code), %1$s.voucher AS t WHERE t.code = $1"
 		" ON CONFLICT DO NOTHING RETURNING code",
 		2, {TEXTOID, TEXTARRAYOID}
+	},
+	[STMT_ENDED] = {
+		"SELECT code FROM %1$s.voucher"
+		" WHERE ends_at <= clock_timestamp() AND used_count > purged_count"
+		" ORDER BY ends_at",
+		0, {0}
+	},
+	[STMT_LOCK_ENDED] = {
+		"SELECT FROM %1$s.voucher"
+		" WHERE code = $1 AND ends_at <= clock_timestamp()"
+		" FOR NO KEY UPDATE SKIP LOCKED",
+		1, {TEXTOID}
+	},
+	[STMT_DELETE] = {
+		"DELETE FROM %1$s.voucher_redemption WHERE id = ANY (ARRAY("
+		"SELECT id FROM %1$s.voucher_redemption"
+		" WHERE id = ANY ($1) AND status || '' = $2"
+		" FOR UPDATE SKIP LOCKED))",
+		2, {INT8ARRAYOID, TEXTOID}
+	},
+	[STMT_NOTE_PURGED] = {
+		"UPDATE %1$s.voucher SET purged_count = purged_count + $2"
+		" WHERE code = $1",
+		2, {TEXTOID, INT8OID}
 	}
 };
 
@@ -189,8 +211,6 @@ typedef struct StorePlans
  */
 static StorePlans *all_plans = NULL;
 
-static Oid	table_owner(const char *table, Oid schema);
-static void pin_settings(void);
 static StorePlans *plans_of_schema(const char *schema);
 static void check_version(void);
 static SPIPlanPtr plan_of(VoucherStore *store, StoreStatement statement);
@@ -208,25 +228,11 @@ static bool run_by_id(VoucherStore *store, StoreStatement statement, int64 id);
 void
 voucher_store_open(VoucherStore *store, Oid schema)
 {
-	char	   *schema_name = get_namespace_name(schema);
-	Oid			owner = table_owner("voucher", schema);
-
-	(void) table_owner("voucher_redemption", schema);
-
-	/*
-	 * Be the tables' owner, as for a foreign key check: callers need no
-	 * privilege on the tables, and code of the owner's (a trigger, say) never
-	 * runs with the rights of a mightier caller.
-	 */
-	GetUserIdAndSecContext(&store->caller, &store->caller_context);
-	SetUserIdAndSecContext(owner,
-						   store->caller_context | SECURITY_LOCAL_USERID_CHANGE);
-	store->guc_nest_level = NewGUCNestLevel();
-	pin_settings();
+	voucher_owner_become(&store->owner, schema);
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	store->plans = plans_of_schema(schema_name);
+	store->plans = plans_of_schema(get_namespace_name(schema));
 }
 
 /*
@@ -237,8 +243,7 @@ voucher_store_close(VoucherStore *store)
 {
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
-	AtEOXact_GUC(false, store->guc_nest_level);
-	SetUserIdAndSecContext(store->caller, store->caller_context);
+	voucher_owner_leave(&store->owner);
 }
 
 /*
@@ -456,52 +461,69 @@ voucher_store_copy(VoucherStore *store, Snapshot snapshot, text *template,
 }
 
 /*
- * Give the owner of one of our tables.
- *
- * FORCE ROW LEVEL SECURITY is refused: policies would hide rows from the
- * statements here, and every answer would be wrong.
+ * Find the vouchers that have ended and have uses that are not purged, the
+ * one that ended first at first.  Returns how many, and their codes in the
+ * memory context of the caller's SPI connection, gone when the store closes.
  */
-static Oid
-table_owner(const char *table, Oid schema)
+int
+voucher_store_ended(VoucherStore *store, text ***codes)
 {
-	HeapTuple	tuple = SearchSysCache2(RELNAMENSP, CStringGetDatum(table),
-										ObjectIdGetDatum(schema));
-	Form_pg_class form;
-	Oid			owner;
+	int			count = run(store, STMT_ENDED, NULL, NULL);
 
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				errcode(ERRCODE_UNDEFINED_TABLE),
-				errmsg("table \"%s\" does not exist in the schema of extension \"voucher\"",
-					   table));
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	owner = form->relowner;
+	*codes = palloc(count * sizeof(text *));
+	for (int i = 0; i < count; i++)
+	{
+		bool		isnull;
+		Datum		code = SPI_getbinval(SPI_tuptable->vals[i],
+										 SPI_tuptable->tupdesc, 1, &isnull);
 
-	if (form->relforcerowsecurity)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("row-level security must not be forced on table \"%s\"", table),
-				errhint("Use ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, and give readers a view instead."));
-
-	ReleaseSysCache(tuple);
-	return owner;
+		(*codes)[i] = DatumGetTextPCopy(code);
+	}
+	SPI_freetuptable(SPI_tuptable);
+	return count;
 }
 
 /*
- * Pin the settings that decide what a statement means and how it is planned,
- * until the GUC nest level is left.
- *
- * A plan made while the tables are empty would be a sequential scan, and
- * would stay so through a whole sale.
+ * Lock the voucher, if it has ended; never waits.  False also if somebody
+ * else has locked it.
  */
-static void
-pin_settings(void)
+bool
+voucher_store_lock_ended(VoucherStore *store, text *code)
 {
-	RestrictSearchPath();
-	if (enable_seqscan)
-		(void) set_config_option("enable_seqscan", "off",
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+	Datum		values[] = {PointerGetDatum(code)};
+
+	return run(store, STMT_LOCK_ENDED, values, NULL) > 0;
+}
+
+/*
+ * Delete those of the redemptions that have this status and that no other
+ * session is working on; never waits.  Returns how many.
+ */
+int
+voucher_store_delete(VoucherStore *store, const int64 *ids, int nids,
+					 VoucherState state)
+{
+	Datum	   *elements = palloc(nids * sizeof(Datum));
+	Datum		values[2];
+
+	for (int i = 0; i < nids; i++)
+		elements[i] = Int64GetDatum(ids[i]);
+	values[0] = PointerGetDatum(construct_array(elements, nids, INT8OID,
+												sizeof(int64), FLOAT8PASSBYVAL,
+												TYPALIGN_DOUBLE));
+	values[1] = CStringGetTextDatum(voucher_state_names[state]);
+	return run(store, STMT_DELETE, values, NULL);
+}
+
+/*
+ * Note that so many live uses of the voucher have no row any more.
+ */
+void
+voucher_store_note_purged(VoucherStore *store, text *code, int64 uses)
+{
+	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(uses)};
+
+	(void) run(store, STMT_NOTE_PURGED, values, NULL);
 }
 
 /*

@@ -12,8 +12,9 @@
  * when the row is newer than the caller's snapshot.
  *
  * Lock order: redemption rows first, the voucher row last.  Of the functions
- * below only those that take a code lock a voucher row; nothing that locks a redemption row may follow them, the
- * removal of the call's own new row excepted.
+ * below only those that take a code lock a voucher row; nothing that locks a
+ * redemption row may follow them, the removal of the call's own new row
+ * excepted.
  *
  * Portions Copyright (c) 2026, the voucher authors
  *
@@ -28,15 +29,14 @@
 #include "utils/snapshot.h"
 #include "utils/tuplestore.h"
 
+#include "owner.h"
 #include "rows.h"
 
 /* An open store; lives on the caller's stack. */
 typedef struct VoucherStore
 {
 	struct StorePlans *plans;	/* statements for the extension's schema */
-	Oid			caller;			/* the caller's identity, to return to */
-	int			caller_context;
-	int			guc_nest_level;
+	VoucherOwner owner;
 } VoucherStore;
 
 extern void voucher_store_open(VoucherStore *store, Oid schema);
@@ -65,5 +65,13 @@ extern bool voucher_store_set_limit(VoucherStore *store, text *code, int64 limit
 extern uint64 voucher_store_copy(VoucherStore *store, Snapshot snapshot,
 								 text *template, Datum codes,
 								 Tuplestorestate *made, TupleDesc tupdesc);
+
+/* these never wait; see purge.c for why the lock order does not bind them */
+extern int	voucher_store_ended(VoucherStore *store, text ***codes);
+extern bool voucher_store_lock_ended(VoucherStore *store, text *code);
+extern int	voucher_store_delete(VoucherStore *store, const int64 *ids, int nids,
+								 VoucherState state);
+extern void voucher_store_note_purged(VoucherStore *store, text *code,
+									  int64 uses);
 
 #endif							/* VOUCHER_STORE_H */

@@ -6,16 +6,16 @@ LANGUAGE sql STABLE AS $$
     WITH live AS (
         SELECT * FROM voucher_redemption WHERE status IN ('RESERVED', 'CONFIRMED')
     ), per_voucher AS (
-        SELECT v.code, v.total_limit, v.used_count, count(l.id) AS live,
+        SELECT v.code, v.total_limit, v.used_count, v.purged_count, count(l.id) AS live,
                count(l.id) FILTER (WHERE l.slot_no IS NULL) AS ordinary
           FROM voucher v LEFT JOIN live l ON l.voucher_code = v.code
          GROUP BY v.code
     )
-    SELECT format('oversold: voucher %s has %s live uses, limit %s', code, live, total_limit)
-      FROM per_voucher WHERE live > total_limit
+    SELECT format('oversold: voucher %s has %s live uses, limit %s', code, live + purged_count, total_limit)
+      FROM per_voucher WHERE live + purged_count > total_limit
     UNION ALL
-    SELECT format('counter: voucher %s says %s, rows say %s', code, used_count, ordinary)
-      FROM per_voucher WHERE used_count <> ordinary
+    SELECT format('counter: voucher %s says %s, rows say %s', code, used_count, ordinary + purged_count)
+      FROM per_voucher WHERE used_count <> ordinary + purged_count
     UNION ALL
     SELECT format('greedy: customer %s has %s live uses of voucher %s, limit %s',
                   l.customer_id, count(*), v.code, v.per_user_limit)
