@@ -36,9 +36,9 @@ CREATE TABLE @extschema@.voucher (
 	purged_count		bigint NOT NULL DEFAULT 0,
 
 	CONSTRAINT voucher_pkey PRIMARY KEY (code),
-	CONSTRAINT ck_used CHECK (used_count >= 0 AND flash_quota >= 0
+	CONSTRAINT ck_used CHECK (purged_count >= 0 AND used_count >= purged_count
+							  AND flash_quota >= 0
 							  AND used_count + flash_quota <= total_limit),
-	CONSTRAINT ck_purged CHECK (purged_count BETWEEN 0 AND used_count),
 	CONSTRAINT ck_discount CHECK (num_nonnulls(discount_amount, discount_percent) = 1),
 	CONSTRAINT ck_discount_amount CHECK (discount_amount >= 0),
 	CONSTRAINT ck_discount_percent CHECK (discount_percent > 0

@@ -63,6 +63,10 @@ UPDATE voucher SET total_limit = 1 WHERE code = 'FLASH100';
 UPDATE voucher SET enabled = false WHERE code = 'FLASH100';
 DELETE FROM voucher WHERE code = 'FLASH100';
 
+-- Old history
+SELECT voucher_purge('90 days');
+DO $$ BEGIN WHILE voucher_purge('90 days') > 0 LOOP COMMIT; END LOOP; END $$;
+
 -- Privileges
 CREATE ROLE regress_voucher_shop;
 GRANT USAGE ON SCHEMA public TO regress_voucher_shop;
@@ -84,11 +88,12 @@ GRANT SELECT, DELETE,
 			  total_limit, per_user_limit, hold_time, starts_at, ends_at, enabled)
 	  ON voucher TO regress_voucher_admin;
 GRANT SELECT ON voucher_redemption, voucher_status TO regress_voucher_admin;
-GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate TO regress_voucher_admin;
+GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate, voucher_purge TO regress_voucher_admin;
 SET ROLE regress_voucher_admin;
 SELECT count(*) FROM voucher_generate(5, 'ten-percent', 'GIFT-', 10) AS code;
 INSERT INTO voucher (code, discount_amount) VALUES ('by-admin', 1) RETURNING code;
 SELECT voucher_set_limit('by-admin', 5);
+SELECT voucher_purge('90 days');
 SELECT remaining FROM voucher_status WHERE code = 'BY-ADMIN';
 UPDATE voucher SET enabled = false WHERE code = 'BY-ADMIN';
 UPDATE voucher SET used_count = 5;

@@ -2,7 +2,7 @@
 -- Tables, constraints, storage, and what CREATE EXTENSION registers.
 \unset ECHO
 \i test/pgtap/setup.sql
-SELECT plan(114);
+SELECT plan(119);
 
 ---------------------------------------------------------------------------
 -- Columns
@@ -17,8 +17,8 @@ SELECT is(columns('voucher'), ARRAY[
     'code text', 'discount_amount bigint', 'discount_percent numeric', 'max_discount_amount bigint',
     'min_order_amount bigint', 'total_limit bigint', 'used_count bigint', 'flash_quota integer',
     'per_user_limit integer', 'hold_time interval', 'starts_at timestamp with time zone',
-    'ends_at timestamp with time zone', 'enabled boolean', 'created_at timestamp with time zone'],
-    'voucher: columns');
+    'ends_at timestamp with time zone', 'enabled boolean', 'created_at timestamp with time zone',
+    'purged_count bigint'], 'voucher: columns');
 SELECT is(columns('voucher_redemption'), ARRAY[
     'id bigint', 'voucher_code text', 'customer_id bigint', 'order_id text', 'status text',
     'order_amount bigint', 'discount_amount bigint', 'use_no integer', 'slot_no integer',
@@ -28,7 +28,7 @@ SELECT is(columns('voucher_redemption'), ARRAY[
 SELECT is(columns('voucher_slot'), ARRAY['voucher_code text', 'slot_no integer'], 'voucher_slot: columns');
 SELECT col_not_null(rel, col, format('%s.%s is NOT NULL', rel, col))
   FROM (VALUES
-    ('voucher', ARRAY['code', 'used_count', 'flash_quota', 'starts_at', 'ends_at', 'enabled']),
+    ('voucher', ARRAY['code', 'used_count', 'flash_quota', 'starts_at', 'ends_at', 'enabled', 'purged_count']),
     ('voucher_redemption', ARRAY['id', 'voucher_code', 'customer_id', 'order_id', 'status',
                                  'order_amount', 'discount_amount', 'created_at']),
     ('voucher_slot', ARRAY['voucher_code', 'slot_no'])
@@ -49,10 +49,10 @@ SELECT pass('the INSERT of the classic design works');
 INSERT INTO voucher (code, discount_amount) VALUES ('CK-DEFAULT', 1);
 SELECT results_eq($$
     SELECT min_order_amount, total_limit, used_count, flash_quota, per_user_limit, hold_time,
-           starts_at, ends_at, enabled, created_at FROM voucher WHERE code = 'CK-DEFAULT'
+           starts_at, ends_at, enabled, created_at, purged_count FROM voucher WHERE code = 'CK-DEFAULT'
 $$, $$
     VALUES (0::bigint, NULL::bigint, 0::bigint, 0, 1, NULL::interval,
-            now(), 'infinity'::timestamptz, true, now())
+            now(), 'infinity'::timestamptz, true, now(), 0::bigint)
 $$, 'voucher: defaults');
 
 ---------------------------------------------------------------------------
@@ -87,7 +87,10 @@ SELECT is(raised(format('INSERT INTO voucher (code, %s) VALUES (''CK-BAD'', %s)'
     ('discount_amount, hold_time', '1, ''90 days 00:00:01'''),
     ('discount_amount, starts_at, ends_at', '1, now(), now()'),
     ('discount_amount, starts_at, ends_at', '1, now(), now() - interval ''1 s'''),
-    ('discount_amount, starts_at', '1, ''infinity''')
+    ('discount_amount, starts_at', '1, ''infinity'''),
+    ('discount_amount, purged_count', '1, -1'),
+    ('discount_amount, purged_count', '1, 1'),
+    ('discount_amount, used_count, purged_count', '1, 2, 3')
   ) AS bad(cols, vals);
 SELECT is(broke(format('INSERT INTO voucher (code, %s) VALUES (''CK-BAD'', %s)', cols, vals)),
           '23514 ck_used', format('voucher: ck_used refuses (%s) = (%s)', cols, vals))
@@ -111,7 +114,8 @@ SELECT is(raised(format('INSERT INTO voucher (code, %s) VALUES (''CK-OK%s'', %s)
     (7, 'discount_amount, total_limit, used_count, flash_quota', '1, 3, 1, 2'),
     (8, 'discount_amount, per_user_limit', '1, NULL'),
     (9, 'discount_amount, hold_time', '1, ''90 days'''),
-    (10, 'discount_amount, starts_at, ends_at', '1, ''-infinity'', ''infinity''')
+    (10, 'discount_amount, starts_at, ends_at', '1, ''-infinity'', ''infinity'''),
+    (11, 'discount_amount, used_count, purged_count', '1, 2, 2')
   ) AS good(n, cols, vals);
 
 -- a redemption that is fine, and what is changed about it
@@ -207,7 +211,7 @@ SELECT isnt_empty(format('SELECT 1 FROM options(%L) WHERE key LIKE ''autovacuum_
 SELECT is_empty($$
     SELECT indexrelid::regclass FROM pg_index
      WHERE indrelid = 'voucher'::regclass
-       AND pg_get_indexdef(indexrelid) ~ '\m(used_count|flash_quota)\M'
+       AND pg_get_indexdef(indexrelid) ~ '\m(used_count|flash_quota|purged_count)\M'
 $$, 'no index of voucher mentions a counter');
 SELECT isnt_empty($$
     SELECT 1 FROM pg_index

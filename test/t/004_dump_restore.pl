@@ -19,6 +19,10 @@ my $node = start_node('dump_restore');
 # One row of every kind, made by the functions themselves.
 $node->safe_psql(
 	'postgres', q{
+	INSERT INTO voucher (code, discount_amount) VALUES ('OLD', 1);
+	SELECT voucher_redeem('old', g, 'old-' || g, 5) FROM generate_series(1, 3) g;
+	UPDATE voucher SET starts_at = '2020-01-01', ends_at = now() WHERE code = 'OLD';
+	SELECT voucher_purge('0');
 	INSERT INTO voucher (code, discount_percent, max_discount_amount, total_limit)
 	VALUES ('MiXeD-10', 33.3333, 5000, 20);
 	INSERT INTO voucher (code, discount_amount, total_limit, per_user_limit,
@@ -48,6 +52,8 @@ like($before, qr/^voucher\|\(MIXED-10,,33\.3333,5000,0,20,4,0,/m,
 	'one normal form, four of five uses live (B84)');
 like($before, qr/^redemption\|.*mixed-4,RELEASED,.*,RELEASED\)$/m,
 	'a released row stays as history');
+like($before, qr/^voucher\|\(OLD,1,.*,3\)$/m,
+	'what was purged is counted');
 
 my $answers = q{
 	WITH sold AS MATERIALIZED (
