@@ -11,9 +11,10 @@
  *	  generate   many vouchers with the same terms
  *	  purge      deletes old history
  *	  terms      what a voucher grants, to whom and when
- *	  store      every change to the extension's tables, by SQL
- *	  owner      being their owner meanwhile
- *	  rows       every look-up in them
+ *	  store      every change to vouchers and redemptions, by SQL
+ *	  sql        statements, prepared once
+ *	  owner      being the owner of the tables meanwhile
+ *	  rows       every look-up of them
  *	  scan       by index
  *	  input      checks and normal forms of arguments
  *	  guc        settings

@@ -56,7 +56,7 @@ const char *const voucher_result_names[] = {
 typedef struct Transition
 {
 	VoucherState from;			/* the state it starts in */
-	bool		(*change) (VoucherStore *store, VoucherRedemption *redemption);
+	bool		(*change) (VoucherSql *sql, VoucherRedemption *redemption);
 	VoucherResult result;		/* the answer when it was made */
 	bool		has_deadline;	/* is the use held afterwards? */
 	bool		gives_back;		/* is the use free afterwards? */
@@ -109,13 +109,13 @@ static bool decide_without_taking(const VoucherRequest *request,
 static int	find_lapsed(Oid schema, const VoucherRequest *request,
 						VoucherResult refused, TimestampTz now,
 						int64 *ids, int max);
-static bool expire_for(VoucherStore *store, Oid schema,
+static bool expire_for(VoucherSql *sql, Oid schema,
 					   const VoucherRequest *request, VoucherResult refused,
 					   TimestampTz now);
 static VoucherOutcome settle(Oid schema, text *code, text *order_id,
 							 const Transition *transition, int64 hold);
 static int64 hold_time(const VoucherTerms *terms);
-static void give_back(VoucherStore *store, text *code, int64 uses);
+static void give_back(VoucherSql *sql, text *code, int64 uses);
 static void check_rounds(int rounds);
 static VoucherOutcome refuse(VoucherResult result, const char *detail);
 static VoucherOutcome grant(VoucherResult result,
@@ -246,11 +246,11 @@ voucher_admission_extend(Oid schema, text *code, text *order_id, int64 hold)
 void
 voucher_admission_set_limit(Oid schema, text *code, int64 limit)
 {
-	VoucherStore store;
+	VoucherSql sql;
 	VoucherFacts facts;
 
-	voucher_store_open(&store, schema);
-	for (int rounds = 0; !voucher_store_set_limit(&store, code, limit);)
+	voucher_sql_open(&sql, schema);
+	for (int rounds = 0; !voucher_store_set_limit(&sql, code, limit);)
 	{
 		if (!voucher_rows_voucher(schema, code, &facts))
 			ereport(ERROR,
@@ -265,7 +265,7 @@ voucher_admission_set_limit(Oid schema, text *code, int64 limit)
 					errhint("Disable the voucher, and lower the limit when uses have come back."));
 		check_rounds(++rounds);
 	}
-	voucher_store_close(&store);
+	voucher_sql_close(&sql);
 }
 
 /*
@@ -274,12 +274,12 @@ voucher_admission_set_limit(Oid schema, text *code, int64 limit)
 static VoucherOutcome
 admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 {
-	VoucherStore store;
+	VoucherSql sql;
 	VoucherOutcome outcome;
 	int64		returned = 0;	/* lapsed holds given back, still counted */
 	int			rounds = 0;
 
-	voucher_store_open(&store, schema);
+	voucher_sql_open(&sql, schema);
 	for (;;)
 	{
 		VoucherFacts facts;
@@ -292,7 +292,7 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 		if (decide_without_taking(request, &facts, returned, now, &outcome))
 		{
 			if (returned > 0 ||
-				!expire_for(&store, schema, request, outcome.result, now))
+				!expire_for(&sql, schema, request, outcome.result, now))
 				break;
 			returned = 1;
 			continue;
@@ -301,7 +301,7 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 
 		if (facts.misnumbered > 0)
 		{
-			if (voucher_store_number_use(&store, facts.misnumbered,
+			if (voucher_store_number_use(&sql, facts.misnumbered,
 										 facts.free_use_no,
 										 facts.terms.per_user_limit))
 				rounds--;		/* this one was not lost */
@@ -314,10 +314,10 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 		redemption.expires_at = wanted == VOUCHER_STATE_RESERVED ?
 			now + hold_time(&facts.terms) : now;
 
-		if (!voucher_store_insert(&store, request,
+		if (!voucher_store_insert(&sql, request,
 								  facts.free_use_no, now, &redemption))
 			continue;
-		if (voucher_store_take(&store, request->code, &facts.terms, returned))
+		if (voucher_store_take(&sql, request->code, &facts.terms, returned))
 		{
 			returned = 0;
 			outcome = wanted == VOUCHER_STATE_RESERVED ?
@@ -325,12 +325,12 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 				grant(VOUCHER_CONFIRMED, &redemption, false, NULL);
 			break;
 		}
-		voucher_store_remove(&store, redemption.id);
+		voucher_store_remove(&sql, redemption.id);
 	}
 
 	if (returned > 0)
-		give_back(&store, request->code, returned);
-	voucher_store_close(&store);
+		give_back(&sql, request->code, returned);
+	voucher_sql_close(&sql);
 	return outcome;
 }
 
@@ -402,15 +402,16 @@ find_lapsed(Oid schema, const VoucherRequest *request, VoucherResult refused,
  * Give back one such hold: expiry works without any worker.
  */
 static bool
-expire_for(VoucherStore *store, Oid schema, const VoucherRequest *request,
+expire_for(VoucherSql *sql, Oid schema, const VoucherRequest *request,
 		   VoucherResult refused, TimestampTz now)
 {
 	int64		ids[MAX_CANDIDATES];
 	int			found = find_lapsed(schema, request, refused, now,
 									ids, MAX_CANDIDATES);
+	VoucherUses *expired;
 
 	for (int i = 0; i < found; i++)
-		if (voucher_store_expire(store, ids[i]))
+		if (voucher_store_expire(sql, &ids[i], 1, &expired) > 0)
 			return true;
 	return false;
 }
@@ -427,12 +428,12 @@ static VoucherOutcome
 settle(Oid schema, text *code, text *order_id, const Transition *transition,
 	   int64 hold)
 {
-	VoucherStore store;
+	VoucherSql sql;
 	VoucherRedemption redemption;
 	VoucherOutcome outcome;
 	int			rounds = 0;
 
-	voucher_store_open(&store, schema);
+	voucher_sql_open(&sql, schema);
 	for (;;)
 	{
 		if (!voucher_rows_find(schema, code, order_id, &redemption))
@@ -455,16 +456,16 @@ settle(Oid schema, text *code, text *order_id, const Transition *transition,
 		check_rounds(rounds++);
 
 		redemption.expires_at = GetCurrentTimestamp() + hold;
-		if (transition->change(&store, &redemption))
+		if (transition->change(&sql, &redemption))
 		{
 			if (transition->gives_back)
-				give_back(&store, code, 1);
+				give_back(&sql, code, 1);
 			outcome = grant(transition->result, &redemption,
 							transition->has_deadline, NULL);
 			break;
 		}
 	}
-	voucher_store_close(&store);
+	voucher_sql_close(&sql);
 	return outcome;
 }
 
@@ -483,9 +484,9 @@ hold_time(const VoucherTerms *terms)
  * cancelling: the rows are right, and the counter was wrong before.
  */
 static void
-give_back(VoucherStore *store, text *code, int64 uses)
+give_back(VoucherSql *sql, text *code, int64 uses)
 {
-	if (!voucher_store_give_back(store, code, uses))
+	if (!voucher_store_give_back(sql, code, uses))
 		ereport(WARNING,
 				errcode(ERRCODE_DATA_EXCEPTION),
 				errmsg("used_count of voucher \"%s\" did not include a use that was released",

@@ -59,7 +59,7 @@ void
 voucher_generate_codes(Oid schema, int32 n, text *template, text *prefix,
 					   int32 length, Tuplestorestate *codes, TupleDesc tupdesc)
 {
-	VoucherStore store;
+	VoucherSql sql;
 	VoucherFacts facts;
 	Snapshot	snapshot;
 	RandomBytes random = {.used = sizeof(random.bytes)};
@@ -72,14 +72,14 @@ voucher_generate_codes(Oid schema, int32 n, text *template, text *prefix,
 				errmsg("voucher \"%s\" does not exist", voucher_printable(template)),
 				errhint("Make one with the terms that the new ones are to have."));
 
-	voucher_store_open(&store, schema);
+	voucher_sql_open(&sql, schema);
 	/* one snapshot, so that all of them have the same terms */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	while (n > 0)
 	{
 		Datum		wanted = random_codes(&random, Min(n, CHUNK), prefix, length);
-		int32		made = voucher_store_copy(&store, snapshot, template, wanted,
+		int32		made = voucher_store_copy(&sql, snapshot, template, wanted,
 											  codes, tupdesc);
 
 		CHECK_FOR_INTERRUPTS();
@@ -95,7 +95,7 @@ voucher_generate_codes(Oid schema, int32 n, text *template, text *prefix,
 	}
 
 	UnregisterSnapshot(snapshot);
-	voucher_store_close(&store);
+	voucher_sql_close(&sql);
 }
 
 /*

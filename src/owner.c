@@ -30,11 +30,13 @@ static void pin_settings(void);
  * callers need no privilege on the tables, and code of the owner's (a trigger,
  * say) never runs with the rights of a mightier caller.
  *
+ * The context adds security restrictions, or is 0.
+ *
  * Undone by voucher_owner_leave(), or by an ERROR with the (sub)transaction.
  * Throws if row-level security is forced on the tables.
  */
 void
-voucher_owner_become(VoucherOwner *owner, Oid schema)
+voucher_owner_become(VoucherOwner *owner, Oid schema, int context)
 {
 	Oid			owner_id = table_owner("voucher", schema);
 
@@ -42,7 +44,8 @@ voucher_owner_become(VoucherOwner *owner, Oid schema)
 
 	GetUserIdAndSecContext(&owner->caller, &owner->caller_context);
 	SetUserIdAndSecContext(owner_id,
-						   owner->caller_context | SECURITY_LOCAL_USERID_CHANGE);
+						   owner->caller_context | context |
+						   SECURITY_LOCAL_USERID_CHANGE);
 	owner->guc_nest_level = NewGUCNestLevel();
 	pin_settings();
 }

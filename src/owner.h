@@ -21,7 +21,7 @@ typedef struct VoucherOwner
 	int			guc_nest_level;
 } VoucherOwner;
 
-extern void voucher_owner_become(VoucherOwner *owner, Oid schema);
+extern void voucher_owner_become(VoucherOwner *owner, Oid schema, int context);
 extern void voucher_owner_leave(VoucherOwner *owner);
 
 #endif							/* VOUCHER_OWNER_H */

@@ -24,9 +24,9 @@
 #include "purge.h"
 #include "store.h"
 
-static int	purge_released(VoucherStore *store, Oid schema, TimestampTz before,
+static int	purge_released(VoucherSql *sql, Oid schema, TimestampTz before,
 						   int64 *ids, int batch);
-static int	purge_confirmed(VoucherStore *store, Oid schema, text *code,
+static int	purge_confirmed(VoucherSql *sql, Oid schema, text *code,
 							TimestampTz before, int64 *ids, int batch);
 
 /*
@@ -40,24 +40,24 @@ static int	purge_confirmed(VoucherStore *store, Oid schema, text *code,
 int64
 voucher_purge_history(Oid schema, TimestampTz before, int32 batch)
 {
-	VoucherStore store;
+	VoucherSql sql;
 	int64	   *ids = palloc(batch * sizeof(int64));
 	int			deleted;
 
-	voucher_store_open(&store, schema);
-	deleted = purge_released(&store, schema, before, ids, batch);
+	voucher_sql_open(&sql, schema);
+	deleted = purge_released(&sql, schema, before, ids, batch);
 
 	if (deleted < batch)
 	{
 		text	  **codes;
-		int			ncodes = voucher_store_ended(&store, &codes);
+		int			ncodes = voucher_store_ended(&sql, &codes);
 
 		for (int i = 0; i < ncodes && deleted < batch; i++)
-			deleted += purge_confirmed(&store, schema, codes[i], before, ids,
+			deleted += purge_confirmed(&sql, schema, codes[i], before, ids,
 									   batch - deleted);
 	}
 
-	voucher_store_close(&store);
+	voucher_sql_close(&sql);
 	pfree(ids);
 	return deleted;
 }
@@ -66,30 +66,30 @@ voucher_purge_history(Oid schema, TimestampTz before, int32 batch)
  * Released rows, which nothing counts.  The buffer has room for batch ids.
  */
 static int
-purge_released(VoucherStore *store, Oid schema, TimestampTz before, int64 *ids,
+purge_released(VoucherSql *sql, Oid schema, TimestampTz before, int64 *ids,
 			   int batch)
 {
 	int			found = voucher_rows_released(schema, before, ids, batch);
 
-	return voucher_store_delete(store, ids, found, VOUCHER_STATE_RELEASED);
+	return voucher_store_delete(sql, ids, found, VOUCHER_STATE_RELEASED);
 }
 
 /*
  * Confirmed rows of one voucher, unless another transaction has locked it.
  */
 static int
-purge_confirmed(VoucherStore *store, Oid schema, text *code,
+purge_confirmed(VoucherSql *sql, Oid schema, text *code,
 				TimestampTz before, int64 *ids, int batch)
 {
 	int			found = voucher_rows_confirmed(schema, code, before, ids, batch);
 	int			deleted;
 
 	CHECK_FOR_INTERRUPTS();
-	if (found == 0 || !voucher_store_lock_ended(store, code))
+	if (found == 0 || !voucher_store_lock_ended(sql, code))
 		return 0;
 
-	deleted = voucher_store_delete(store, ids, found, VOUCHER_STATE_CONFIRMED);
+	deleted = voucher_store_delete(sql, ids, found, VOUCHER_STATE_CONFIRMED);
 	if (deleted > 0)
-		voucher_store_note_purged(store, code, deleted);
+		voucher_store_note_purged(sql, code, deleted);
 	return deleted;
 }

@@ -1,15 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * store.c
- *	  Every SQL statement on the extension's tables.
- *
- * Statements are prepared once per backend and schema, and kept.  The plan
- * cache finds the tables anew after DISCARD ALL, DROP EXTENSION, CREATE
- * EXTENSION and the like, since it analyzes the text again; only another
- * schema name makes another text.
- *
- * Within the pinned search_path operators and functions can come from
- * pg_catalog only; the tables are qualified.
+ *	  Every change to vouchers and redemptions.
  *
  * Portions Copyright (c) 2026, the voucher authors
  *
@@ -20,14 +12,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "executor/spi.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "store.h"
@@ -66,24 +53,18 @@ typedef enum StoreStatement
 	STMT_EXTEND,
 	STMT_TAKE,
 	STMT_GIVE_BACK,
+	STMT_GIVE_BACK_ALL,
 	STMT_SET_LIMIT,
+	STMT_LOCK,
+	STMT_SET_USED,
 	STMT_COPY,
 	STMT_ENDED,
 	STMT_LOCK_ENDED,
 	STMT_DELETE,
-	STMT_NOTE_PURGED,
-	NUM_STATEMENTS
+	STMT_NOTE_PURGED
 } StoreStatement;
 
-#define MAX_ARGS	(2 + NUM_TERMS)
-
-/* %1$s stands for the extension's schema */
-static const struct
-{
-	const char *sql;
-	int			nargs;
-	Oid			argtypes[MAX_ARGS];
-}			statements[NUM_STATEMENTS] =
+static VoucherStatement statements[] =
 {
 	[STMT_NUMBER_USE] = {
 		"UPDATE %1$s.voucher_redemption SET use_no = $2"
@@ -91,14 +72,15 @@ static const struct
 		3, {INT8OID, INT4OID, INT4OID}
 	},
 	[STMT_EXPIRE] = {
-		"UPDATE %1$s.voucher_redemption"
+		"WITH expired AS (UPDATE %1$s.voucher_redemption"
 		" SET status = 'RELEASED', released_at = clock_timestamp(),"
 		" release_reason = 'EXPIRED', slot_no = NULL"
-		" WHERE id = (SELECT id FROM %1$s.voucher_redemption"
-		" WHERE id = $1 AND " RESERVED " AND expires_at <= clock_timestamp()"
-		" FOR UPDATE SKIP LOCKED)"
-		" AND " RESERVED,
-		1, {INT8OID}
+		" WHERE id = ANY (ARRAY(SELECT id FROM %1$s.voucher_redemption"
+		" WHERE id = ANY ($1) AND " RESERVED " AND expires_at <= clock_timestamp()"
+		" FOR UPDATE SKIP LOCKED))"
+		" AND " RESERVED " RETURNING voucher_code)"
+		" SELECT voucher_code, count(*) FROM expired GROUP BY 1 ORDER BY 1",
+		1, {INT8ARRAYOID}
 	},
 	[STMT_INSERT] = {
 		"INSERT INTO %1$s.voucher_redemption (voucher_code, customer_id,"
@@ -151,12 +133,24 @@ static const struct
 	},
 	[STMT_GIVE_BACK] = {
 		"UPDATE %1$s.voucher SET used_count = used_count - $2"
-		" WHERE code = $1 AND used_count >= $2",
+		" WHERE code = $1 AND used_count - purged_count >= $2",
 		2, {TEXTOID, INT8OID}
+	},
+	[STMT_GIVE_BACK_ALL] = {
+		"UPDATE %1$s.voucher SET used_count = purged_count WHERE code = $1",
+		1, {TEXTOID}
 	},
 	[STMT_SET_LIMIT] = {
 		"UPDATE %1$s.voucher SET total_limit = nullif($2, 9223372036854775807)"
 		" WHERE code = $1 AND used_count + flash_quota <= $2",
+		2, {TEXTOID, INT8OID}
+	},
+	[STMT_LOCK] = {
+		"SELECT FROM %1$s.voucher WHERE code = $1 FOR NO KEY UPDATE",
+		1, {TEXTOID}
+	},
+	[STMT_SET_USED] = {
+		"UPDATE %1$s.voucher SET used_count = $2 WHERE code = $1",
 		2, {TEXTOID, INT8OID}
 	},
 	[STMT_COPY] = {
@@ -196,55 +190,10 @@ static const struct
 	}
 };
 
-/* The prepared statements of one schema, made as they are needed. */
-typedef struct StorePlans
-{
-	struct StorePlans *next;
-	SPIPlanPtr	plan[NUM_STATEMENTS];
-	char		schema[NAMEDATALEN];
-} StorePlans;
-
-/*
- * All schemas seen by this backend: one, unless the extension moves.  An
- * entry is never freed, since a trigger on our own tables may get here while
- * an outer call is executing one of its plans.
- */
-static StorePlans *all_plans = NULL;
-
-static StorePlans *plans_of_schema(const char *schema);
-static void check_version(void);
-static SPIPlanPtr plan_of(VoucherStore *store, StoreStatement statement);
-static uint64 run(VoucherStore *store, StoreStatement statement,
-				  Datum *values, const char *nulls);
-static bool run_by_id(VoucherStore *store, StoreStatement statement, int64 id);
-
-/*
- * Open the store of the extension that lives in the given schema.
- *
- * Throws if the library and the installed SQL are of different versions, or
- * if row-level security is forced on the tables.  Every successful open is
- * followed by voucher_store_close() or an ERROR.
- */
-void
-voucher_store_open(VoucherStore *store, Oid schema)
-{
-	voucher_owner_become(&store->owner, schema);
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	store->plans = plans_of_schema(get_namespace_name(schema));
-}
-
-/*
- * Close the store: the caller is itself again, with its own settings.
- */
-void
-voucher_store_close(VoucherStore *store)
-{
-	if (SPI_finish() != SPI_OK_FINISH)
-		elog(ERROR, "SPI_finish failed");
-	voucher_owner_leave(&store->owner);
-}
+static uint64 run(VoucherSql *sql, StoreStatement statement, Datum *values,
+				  const char *nulls);
+static bool run_by_id(VoucherSql *sql, StoreStatement statement, int64 id);
+static Datum int8_array(const int64 *values, int n);
 
 /*
  * Give a live redemption a use_no within the limit, where the UNIQUE index
@@ -254,7 +203,7 @@ voucher_store_close(VoucherStore *store)
  * False if somebody else did so, or released it.
  */
 bool
-voucher_store_number_use(VoucherStore *store, int64 id, int32 use_no,
+voucher_store_number_use(VoucherSql *sql, int64 id, int32 use_no,
 						 int32 limit)
 {
 	Datum		values[] = {
@@ -263,18 +212,33 @@ voucher_store_number_use(VoucherStore *store, int64 id, int32 use_no,
 		Int32GetDatum(limit)
 	};
 
-	return run(store, STMT_NUMBER_USE, values, NULL) > 0;
+	return run(sql, STMT_NUMBER_USE, values, NULL) > 0;
 }
 
 /*
- * RESERVED to RELEASED, if the hold has lapsed and no other session is working
- * on it; never waits.  The use stays counted: the caller takes it over, or
- * gives it back with voucher_store_give_back().
+ * RESERVED to RELEASED, those of the holds that have lapsed and that no other
+ * session is working on; never waits.  Fills in for each voucher, in order of
+ * code, how many of its holds that were, and returns the number of vouchers.
+ * The uses stay counted: the caller takes them over, or gives them back with
+ * voucher_store_give_back().
  */
-bool
-voucher_store_expire(VoucherStore *store, int64 id)
+int
+voucher_store_expire(VoucherSql *sql, const int64 *ids, int nids,
+					 VoucherUses **expired)
 {
-	return run_by_id(store, STMT_EXPIRE, id);
+	Datum		values[] = {int8_array(ids, nids)};
+	int			count = run(sql, STMT_EXPIRE, values, NULL);
+
+	*expired = palloc(count * sizeof(VoucherUses));
+	for (int i = 0; i < count; i++)
+	{
+		bool		isnull;
+
+		(*expired)[i].code = DatumGetTextPCopy(voucher_sql_value(i, 1, &isnull));
+		(*expired)[i].uses = DatumGetInt64(voucher_sql_value(i, 2, &isnull));
+	}
+	SPI_freetuptable(SPI_tuptable);
+	return count;
 }
 
 /*
@@ -285,7 +249,7 @@ voucher_store_expire(VoucherStore *store, int64 id)
  * an uncommitted one to end.
  */
 bool
-voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
+voucher_store_insert(VoucherSql *sql, const VoucherRequest *request,
 					 int32 use_no, TimestampTz now,
 					 VoucherRedemption *redemption)
 {
@@ -309,11 +273,9 @@ voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
 	if (redemption->state != VOUCHER_STATE_CONFIRMED)
 		nulls[9] = 'n';
 
-	if (run(store, STMT_INSERT, values, nulls) == 0)
+	if (run(sql, STMT_INSERT, values, nulls) == 0)
 		return false;
-	redemption->id = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
-												 SPI_tuptable->tupdesc, 1,
-												 &isnull));
+	redemption->id = DatumGetInt64(voucher_sql_value(0, 1, &isnull));
 	return true;
 }
 
@@ -321,9 +283,9 @@ voucher_store_insert(VoucherStore *store, const VoucherRequest *request,
  * Take the call's own new redemption back.
  */
 void
-voucher_store_remove(VoucherStore *store, int64 id)
+voucher_store_remove(VoucherSql *sql, int64 id)
 {
-	(void) run_by_id(store, STMT_REMOVE, id);
+	(void) run_by_id(sql, STMT_REMOVE, id);
 }
 
 /*
@@ -331,9 +293,9 @@ voucher_store_remove(VoucherStore *store, int64 id)
  * waits for whoever is changing it.
  */
 bool
-voucher_store_confirm(VoucherStore *store, VoucherRedemption *redemption)
+voucher_store_confirm(VoucherSql *sql, VoucherRedemption *redemption)
 {
-	return run_by_id(store, STMT_CONFIRM, redemption->id);
+	return run_by_id(sql, STMT_CONFIRM, redemption->id);
 }
 
 /*
@@ -341,18 +303,18 @@ voucher_store_confirm(VoucherStore *store, VoucherRedemption *redemption)
  * voucher_store_give_back().
  */
 bool
-voucher_store_release(VoucherStore *store, VoucherRedemption *redemption)
+voucher_store_release(VoucherSql *sql, VoucherRedemption *redemption)
 {
-	return run_by_id(store, STMT_RELEASE, redemption->id);
+	return run_by_id(sql, STMT_RELEASE, redemption->id);
 }
 
 /*
  * CONFIRMED to RELEASED, for the reason REFUNDED, likewise.
  */
 bool
-voucher_store_refund(VoucherStore *store, VoucherRedemption *redemption)
+voucher_store_refund(VoucherSql *sql, VoucherRedemption *redemption)
 {
-	return run_by_id(store, STMT_REFUND, redemption->id);
+	return run_by_id(sql, STMT_REFUND, redemption->id);
 }
 
 /*
@@ -360,7 +322,7 @@ voucher_store_refund(VoucherStore *store, VoucherRedemption *redemption)
  * now; sets expires_at to what holds.  False as voucher_store_confirm().
  */
 bool
-voucher_store_extend(VoucherStore *store, VoucherRedemption *redemption)
+voucher_store_extend(VoucherSql *sql, VoucherRedemption *redemption)
 {
 	Datum		values[] = {
 		Int64GetDatum(redemption->id),
@@ -368,11 +330,10 @@ voucher_store_extend(VoucherStore *store, VoucherRedemption *redemption)
 	};
 	bool		isnull;
 
-	if (run(store, STMT_EXTEND, values, NULL) == 0)
+	if (run(sql, STMT_EXTEND, values, NULL) == 0)
 		return false;
 	redemption->expires_at =
-		DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0],
-										  SPI_tuptable->tupdesc, 1, &isnull));
+		DatumGetTimestampTz(voucher_sql_value(0, 1, &isnull));
 	return true;
 }
 
@@ -385,7 +346,7 @@ voucher_store_extend(VoucherStore *store, VoucherRedemption *redemption)
  * is left.  False otherwise, with nothing changed.
  */
 bool
-voucher_store_take(VoucherStore *store, text *code, const VoucherTerms *terms,
+voucher_store_take(VoucherSql *sql, text *code, const VoucherTerms *terms,
 				   int64 returned)
 {
 	Datum		values[] = {
@@ -402,19 +363,23 @@ voucher_store_take(VoucherStore *store, text *code, const VoucherTerms *terms,
 		Int64GetDatum(terms->hold_time)
 	};
 
-	return run(store, STMT_TAKE, values, NULL) > 0;
+	return run(sql, STMT_TAKE, values, NULL) > 0;
 }
 
 /*
- * Uncount uses of the voucher.  False if fewer are counted, or if there is no
- * such voucher: the tables were changed behind our back.
+ * Uncount uses of the voucher.  False if fewer are counted, which are
+ * uncounted then, or if there is no such voucher: the tables were changed
+ * behind our back.
  */
 bool
-voucher_store_give_back(VoucherStore *store, text *code, int64 uses)
+voucher_store_give_back(VoucherSql *sql, text *code, int64 uses)
 {
 	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(uses)};
 
-	return run(store, STMT_GIVE_BACK, values, NULL) > 0;
+	if (run(sql, STMT_GIVE_BACK, values, NULL) > 0)
+		return true;
+	(void) run(sql, STMT_GIVE_BACK_ALL, values, NULL);
+	return false;
 }
 
 /*
@@ -422,11 +387,33 @@ voucher_store_give_back(VoucherStore *store, text *code, int64 uses)
  * uses are counted, or if there is no such voucher.
  */
 bool
-voucher_store_set_limit(VoucherStore *store, text *code, int64 limit)
+voucher_store_set_limit(VoucherSql *sql, text *code, int64 limit)
 {
 	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(limit)};
 
-	return run(store, STMT_SET_LIMIT, values, NULL) > 0;
+	return run(sql, STMT_SET_LIMIT, values, NULL) > 0;
+}
+
+/*
+ * Lock the voucher.  False if there is none.
+ */
+bool
+voucher_store_lock(VoucherSql *sql, text *code)
+{
+	Datum		values[] = {PointerGetDatum(code)};
+
+	return run(sql, STMT_LOCK, values, NULL) > 0;
+}
+
+/*
+ * Make the count of ordinary uses what the rows say.
+ */
+void
+voucher_store_set_used(VoucherSql *sql, text *code, int64 uses)
+{
+	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(uses)};
+
+	(void) run(sql, STMT_SET_USED, values, NULL);
 }
 
 /*
@@ -435,24 +422,17 @@ voucher_store_set_limit(VoucherStore *store, text *code, int64 limit)
  * tuplestore, and returns how many they are.
  */
 uint64
-voucher_store_copy(VoucherStore *store, Snapshot snapshot, text *template,
+voucher_store_copy(VoucherSql *sql, Snapshot snapshot, text *template,
 				   Datum codes, Tuplestorestate *made, TupleDesc tupdesc)
 {
 	Datum		values[] = {PointerGetDatum(template), codes};
-	int			code = SPI_execute_snapshot(plan_of(store, STMT_COPY), values,
-											NULL, snapshot, InvalidSnapshot,
-											false, true, 0);
-	uint64		count = SPI_processed;
-
-	if (code < 0)
-		elog(ERROR, "voucher statement %d failed: %s",
-			 STMT_COPY, SPI_result_code_string(code));
+	uint64		count = voucher_sql_run_with(sql, &statements[STMT_COPY],
+											 values, snapshot);
 
 	for (uint64 i = 0; i < count; i++)
 	{
 		bool		isnull;
-		Datum		value = SPI_getbinval(SPI_tuptable->vals[i],
-										  SPI_tuptable->tupdesc, 1, &isnull);
+		Datum		value = voucher_sql_value(i, 1, &isnull);
 
 		tuplestore_putvalues(made, tupdesc, &value, &isnull);
 	}
@@ -466,18 +446,16 @@ voucher_store_copy(VoucherStore *store, Snapshot snapshot, text *template,
  * memory context of the caller's SPI connection, gone when the store closes.
  */
 int
-voucher_store_ended(VoucherStore *store, text ***codes)
+voucher_store_ended(VoucherSql *sql, text ***codes)
 {
-	int			count = run(store, STMT_ENDED, NULL, NULL);
+	int			count = run(sql, STMT_ENDED, NULL, NULL);
 
 	*codes = palloc(count * sizeof(text *));
 	for (int i = 0; i < count; i++)
 	{
 		bool		isnull;
-		Datum		code = SPI_getbinval(SPI_tuptable->vals[i],
-										 SPI_tuptable->tupdesc, 1, &isnull);
 
-		(*codes)[i] = DatumGetTextPCopy(code);
+		(*codes)[i] = DatumGetTextPCopy(voucher_sql_value(i, 1, &isnull));
 	}
 	SPI_freetuptable(SPI_tuptable);
 	return count;
@@ -488,11 +466,11 @@ voucher_store_ended(VoucherStore *store, text ***codes)
  * else has locked it.
  */
 bool
-voucher_store_lock_ended(VoucherStore *store, text *code)
+voucher_store_lock_ended(VoucherSql *sql, text *code)
 {
 	Datum		values[] = {PointerGetDatum(code)};
 
-	return run(store, STMT_LOCK_ENDED, values, NULL) > 0;
+	return run(sql, STMT_LOCK_ENDED, values, NULL) > 0;
 }
 
 /*
@@ -500,136 +478,57 @@ voucher_store_lock_ended(VoucherStore *store, text *code)
  * session is working on; never waits.  Returns how many.
  */
 int
-voucher_store_delete(VoucherStore *store, const int64 *ids, int nids,
+voucher_store_delete(VoucherSql *sql, const int64 *ids, int nids,
 					 VoucherState state)
 {
-	Datum	   *elements = palloc(nids * sizeof(Datum));
-	Datum		values[2];
+	Datum		values[] = {
+		int8_array(ids, nids),
+		CStringGetTextDatum(voucher_state_names[state])
+	};
 
-	for (int i = 0; i < nids; i++)
-		elements[i] = Int64GetDatum(ids[i]);
-	values[0] = PointerGetDatum(construct_array(elements, nids, INT8OID,
-												sizeof(int64), FLOAT8PASSBYVAL,
-												TYPALIGN_DOUBLE));
-	values[1] = CStringGetTextDatum(voucher_state_names[state]);
-	return run(store, STMT_DELETE, values, NULL);
+	return run(sql, STMT_DELETE, values, NULL);
 }
 
 /*
  * Note that so many live uses of the voucher have no row any more.
  */
 void
-voucher_store_note_purged(VoucherStore *store, text *code, int64 uses)
+voucher_store_note_purged(VoucherSql *sql, text *code, int64 uses)
 {
 	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(uses)};
 
-	(void) run(store, STMT_NOTE_PURGED, values, NULL);
+	(void) run(sql, STMT_NOTE_PURGED, values, NULL);
 }
 
 /*
- * Give the statements for the extension in this schema.
- */
-static StorePlans *
-plans_of_schema(const char *schema)
-{
-	StorePlans *plans;
-
-	for (plans = all_plans; plans; plans = plans->next)
-		if (strcmp(plans->schema, schema) == 0)
-			return plans;
-
-	check_version();
-
-	plans = MemoryContextAllocZero(TopMemoryContext, sizeof(StorePlans));
-	strlcpy(plans->schema, schema, NAMEDATALEN);
-	plans->next = all_plans;
-	all_plans = plans;
-	return plans;
-}
-
-/*
- * Refuse to work on tables that another version of the extension made.
- */
-static void
-check_version(void)
-{
-	char	   *version = NULL;
-
-	if (SPI_execute("SELECT extversion FROM pg_extension WHERE extname = 'voucher'",
-					true, 1) == SPI_OK_SELECT && SPI_processed == 1)
-		version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-
-	if (version == NULL || strcmp(version, VOUCHER_VERSION) != 0)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("library \"voucher\" is version %s, but extension \"voucher\" is version %s",
-					   VOUCHER_VERSION, version ? version : "none"),
-				errhint("Run ALTER EXTENSION voucher UPDATE, or start a new session if the library was replaced."));
-}
-
-/*
- * Run one statement; return the number of rows.
- *
- * It sees the latest committed state at every isolation level, as look-ups
- * do.  Under REPEATABLE READ and SERIALIZABLE the server then checks each row
- * to be changed against the caller's snapshot too, and throws 40001 if the
- * row is newer; referential actions are run in the same way.
+ * Run a statement; return the number of rows.
  */
 static uint64
-run(VoucherStore *store, StoreStatement statement, Datum *values,
+run(VoucherSql *sql, StoreStatement statement, Datum *values,
 	const char *nulls)
 {
-	Snapshot	latest = InvalidSnapshot;
-	Snapshot	crosscheck = InvalidSnapshot;
-	int			code;
-
-	if (IsolationUsesXactSnapshot())
-	{
-		CommandCounterIncrement();
-		latest = GetLatestSnapshot();
-		crosscheck = GetTransactionSnapshot();
-	}
-	code = SPI_execute_snapshot(plan_of(store, statement), values, nulls,
-								latest, crosscheck, false, true, 0);
-
-	if (code < 0)
-		elog(ERROR, "voucher statement %d failed: %s",
-			 statement, SPI_result_code_string(code));
-	return SPI_processed;
+	return voucher_sql_run(sql, &statements[statement], values, nulls);
 }
 
 /*
  * Run a statement on one redemption; was there such a row?
  */
 static bool
-run_by_id(VoucherStore *store, StoreStatement statement, int64 id)
+run_by_id(VoucherSql *sql, StoreStatement statement, int64 id)
 {
 	Datum		values[] = {Int64GetDatum(id)};
 
-	return run(store, statement, values, NULL) > 0;
+	return run(sql, statement, values, NULL) > 0;
 }
 
-/*
- * Give the plan of a statement, which is prepared on its first use.
- */
-static SPIPlanPtr
-plan_of(VoucherStore *store, StoreStatement statement)
+/* Make an int8[]. */
+static Datum
+int8_array(const int64 *values, int n)
 {
-	SPIPlanPtr *plan = &store->plans->plan[statement];
+	Datum	   *elements = palloc(n * sizeof(Datum));
 
-	if (*plan == NULL)
-	{
-		SPIPlanPtr	fresh =
-			SPI_prepare_cursor(psprintf(statements[statement].sql,
-										quote_identifier(store->plans->schema)),
-							   statements[statement].nargs,
-							   unconstify(Oid *, &statements[statement].argtypes[0]),
-							   CURSOR_OPT_GENERIC_PLAN);
-
-		if (fresh == NULL || SPI_keepplan(fresh) != 0)
-			elog(ERROR, "voucher statement %d could not be prepared: %s",
-				 statement, SPI_result_code_string(SPI_result));
-		*plan = fresh;
-	}
-	return *plan;
+	for (int i = 0; i < n; i++)
+		elements[i] = Int64GetDatum(values[i]);
+	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64),
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
