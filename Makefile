@@ -5,8 +5,9 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" $(dir $(la
 DATA        = voucher--1.0.sql
 
 MODULE_big  = voucher
-OBJS        = voucher.o $(addprefix src/,admission.o generate.o purge.o \
-              terms.o store.o sql.o owner.o rows.o scan.o input.o guc.o)
+OBJS        = voucher.o $(addprefix src/,launcher.o visit.o expiry.o reconcile.o \
+              incident.o admission.o generate.o purge.o guard.o terms.o store.o \
+              sql.o owner.o rows.o tally.o scan.o schedule.o input.o guc.o)
 INCS        = $(patsubst %.o,%.h,$(filter src/%,$(OBJS))) src/columns.h src/compat.h
 PGFILEDESC  = "voucher - limited-use vouchers, never one use too many"
 

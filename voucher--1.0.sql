@@ -128,6 +128,21 @@ CREATE INDEX voucher_redemption_history_idx
 	ON @extschema@.voucher_redemption (released_at)
 	WHERE status = 'RELEASED';
 
+-- What the worker remembers from one round to the next; nothing depends on it,
+-- so it is not logged and not dumped.
+CREATE UNLOGGED TABLE @extschema@.voucher_incident (
+	kind				text COLLATE "C" NOT NULL,
+	voucher_code		text COLLATE "C" NOT NULL,
+	redemption_id		bigint NOT NULL,
+	detail				text COLLATE "C" NOT NULL,
+	seen_at				timestamptz NOT NULL,
+	retry_at			timestamptz,
+	logged_at			timestamptz,
+
+	CONSTRAINT voucher_incident_pkey PRIMARY KEY (kind, voucher_code, redemption_id),
+	CONSTRAINT ck_kind CHECK (kind IN ('DRIFT', 'EXPIRY'))
+);
+
 ---------------------------------------------------------------------------
 -- What a call answers
 ---------------------------------------------------------------------------
@@ -231,6 +246,28 @@ AS 'MODULE_PATHNAME', 'voucher_purge'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
 REVOKE ALL ON FUNCTION @extschema@.voucher_purge(interval, integer) FROM PUBLIC;
 
+-- The worker's round, for those who run it themselves.
+CREATE FUNCTION @extschema@.voucher_run_worker(OUT expired bigint, OUT drifting bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'voucher_run_worker'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_run_worker() FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_reconcile(code text DEFAULT NULL)
+RETURNS TABLE (code text, total_limit bigint, per_user_limit integer,
+			   used_count bigint, purged_count bigint, ordinary_live bigint,
+			   flash_quota bigint, slots bigint, flash_live bigint,
+			   orphans bigint, customers_over_limit bigint, drift boolean)
+AS 'MODULE_PATHNAME', 'voucher_reconcile'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000 ROWS 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_reconcile(text) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_repair(code text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'voucher_repair'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_repair(text) FROM PUBLIC;
+
 ---------------------------------------------------------------------------
 -- Views
 ---------------------------------------------------------------------------
@@ -257,6 +294,18 @@ FROM @extschema@.voucher AS v,
 			  WHERE h.voucher_code = v.code AND h.status = 'RESERVED') AS r,
 	 LATERAL (SELECT count(*) AS uses FROM @extschema@.voucher_redemption AS s
 			  WHERE s.voucher_code = v.code AND s.slot_no IS NOT NULL) AS f;
+
+CREATE FUNCTION @extschema@.voucher_worker_databases(
+	OUT datname name, OUT state text, OUT last_visit timestamptz,
+	OUT last_error text, OUT last_error_at timestamptz,
+	OUT next_due timestamptz, OUT expired bigint, OUT heartbeat timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'voucher_worker_databases'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED ROWS 10;
+REVOKE ALL ON FUNCTION @extschema@.voucher_worker_databases() FROM PUBLIC;
+
+CREATE VIEW @extschema@.voucher_worker AS
+SELECT * FROM @extschema@.voucher_worker_databases();
 
 ---------------------------------------------------------------------------
 -- Guards: a code is stored in its normal form, and a voucher that has
@@ -331,6 +380,15 @@ COMMENT ON INDEX @extschema@.voucher_redemption_reserved_idx IS 'finds the lapse
 COMMENT ON INDEX @extschema@.voucher_redemption_released_idx IS 'finds what became of an order';
 COMMENT ON INDEX @extschema@.voucher_redemption_history_idx IS 'finds what can be purged';
 
+COMMENT ON TABLE @extschema@.voucher_incident IS 'what the worker has noticed and remembers from one round to the next';
+COMMENT ON COLUMN @extschema@.voucher_incident.kind IS 'DRIFT: counters and rows differ; EXPIRY: a hold that could not be given back';
+COMMENT ON COLUMN @extschema@.voucher_incident.voucher_code IS 'the voucher';
+COMMENT ON COLUMN @extschema@.voucher_incident.redemption_id IS 'the hold; 0 for DRIFT';
+COMMENT ON COLUMN @extschema@.voucher_incident.detail IS 'the differences, or the error';
+COMMENT ON COLUMN @extschema@.voucher_incident.seen_at IS 'when it was seen like this';
+COMMENT ON COLUMN @extschema@.voucher_incident.retry_at IS 'when the hold is tried again';
+COMMENT ON COLUMN @extschema@.voucher_incident.logged_at IS 'when it was confirmed by a second look, or tried first, and logged';
+
 COMMENT ON TYPE @extschema@.voucher_outcome IS 'what a call did, or why it did nothing';
 COMMENT ON COLUMN @extschema@.voucher_outcome.result IS 'RESERVED, CONFIRMED, RELEASED, AVAILABLE, DUPLICATE, or why not';
 COMMENT ON COLUMN @extschema@.voucher_outcome.discount_amount IS 'discount in minor units; NULL in a refusal';
@@ -351,6 +409,9 @@ COMMENT ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigi
 COMMENT ON FUNCTION @extschema@.voucher_set_limit(text, bigint) IS 'set the total_limit of a voucher, beside calls in flight';
 COMMENT ON FUNCTION @extschema@.voucher_generate(integer, text, text, integer) IS 'make n vouchers with the terms of another one and random codes; returns the codes';
 COMMENT ON FUNCTION @extschema@.voucher_purge(interval, integer) IS 'delete a batch of old history; returns how many rows that was';
+COMMENT ON FUNCTION @extschema@.voucher_run_worker() IS 'one round of the worker: give lapsed holds back, compare counters with rows';
+COMMENT ON FUNCTION @extschema@.voucher_reconcile(text) IS 'compare the counters of a voucher, or of all, with the rows';
+COMMENT ON FUNCTION @extschema@.voucher_repair(text) IS 'set used_count to what the rows say; returns the correction';
 COMMENT ON VIEW @extschema@.voucher_status IS 'how each voucher stands now';
 COMMENT ON COLUMN @extschema@.voucher_status.code IS 'the voucher';
 COMMENT ON COLUMN @extschema@.voucher_status.state IS 'DISABLED, SCHEDULED, ENDED, SOLD_OUT or ACTIVE';
@@ -362,6 +423,16 @@ COMMENT ON COLUMN @extschema@.voucher_status.per_user_limit IS 'uses that one cu
 COMMENT ON COLUMN @extschema@.voucher_status.starts_at IS 'first instant at which it can be reserved';
 COMMENT ON COLUMN @extschema@.voucher_status.ends_at IS 'first instant at which it can no longer be reserved';
 COMMENT ON COLUMN @extschema@.voucher_status.flash IS 'is it open as a flash sale?';
+COMMENT ON FUNCTION @extschema@.voucher_worker_databases() IS 'what view voucher_worker shows';
+COMMENT ON VIEW @extschema@.voucher_worker IS 'the databases that the background worker serves; empty if the library is not preloaded';
+COMMENT ON COLUMN @extschema@.voucher_worker.datname IS 'the database';
+COMMENT ON COLUMN @extschema@.voucher_worker.state IS 'NEW, SERVED, DISABLED (voucher.worker is off), DORMANT (no extension, or a subscriber) or FAILED';
+COMMENT ON COLUMN @extschema@.voucher_worker.last_visit IS 'end of the last visit';
+COMMENT ON COLUMN @extschema@.voucher_worker.last_error IS 'error of the last visit that failed';
+COMMENT ON COLUMN @extschema@.voucher_worker.last_error_at IS 'end of that visit';
+COMMENT ON COLUMN @extschema@.voucher_worker.next_due IS 'next visit, as planned after the last';
+COMMENT ON COLUMN @extschema@.voucher_worker.expired IS 'holds given back since the server started';
+COMMENT ON COLUMN @extschema@.voucher_worker.heartbeat IS 'when the launcher last went round; alert if that is ten seconds ago';
 COMMENT ON FUNCTION @extschema@.voucher_guard() IS 'keeps codes in normal form and vouchers with redemptions in place';
 COMMENT ON TRIGGER voucher_guard_insert ON @extschema@.voucher IS 'stores a code in its normal form';
 COMMENT ON TRIGGER voucher_guard_delete ON @extschema@.voucher IS 'a voucher with redemptions is never deleted';

@@ -7,15 +7,23 @@
  * returns the outcome, or throws it if its name says so.  The rooms behind
  * are in src/:
  *
+ *	  launcher   sends the worker to the databases
+ *	  visit      one round of the worker in one database
+ *	  expiry     gives back the holds that have lapsed
+ *	  reconcile  compares counters with rows, and repairs
+ *	  incident   what the worker has noticed
  *	  admission  who gets a use, keeps it, or gives it back
  *	  generate   many vouchers with the same terms
  *	  purge      deletes old history
+ *	  guard      the triggers on table voucher
  *	  terms      what a voucher grants, to whom and when
  *	  store      every change to vouchers and redemptions, by SQL
  *	  sql        statements, prepared once
  *	  owner      being the owner of the tables meanwhile
  *	  rows       every look-up of them
+ *	  tally      what counters say, and what rows do
  *	  scan       by index
+ *	  schedule   which databases are due when: the shared memory
  *	  input      checks and normal forms of arguments
  *	  guc        settings
  *
@@ -32,10 +40,12 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "commands/trigger.h"
+#include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -45,9 +55,14 @@
 #include "admission.h"
 #include "compat.h"
 #include "generate.h"
+#include "guard.h"
 #include "guc.h"
 #include "input.h"
+#include "launcher.h"
 #include "purge.h"
+#include "reconcile.h"
+#include "schedule.h"
+#include "visit.h"
 
 PG_MODULE_MAGIC_EXT(.name = "voucher",.version = VOUCHER_VERSION);
 
@@ -107,6 +122,10 @@ PG_FUNCTION_INFO_V1(voucher_redeem_or_raise);
 PG_FUNCTION_INFO_V1(voucher_set_limit);
 PG_FUNCTION_INFO_V1(voucher_generate);
 PG_FUNCTION_INFO_V1(voucher_purge);
+PG_FUNCTION_INFO_V1(voucher_run_worker);
+PG_FUNCTION_INFO_V1(voucher_reconcile);
+PG_FUNCTION_INFO_V1(voucher_repair);
+PG_FUNCTION_INFO_V1(voucher_worker_databases);
 PG_FUNCTION_INFO_V1(voucher_guard);
 
 static VoucherOutcome admit(FunctionCallInfo fcinfo,
@@ -116,12 +135,8 @@ static VoucherOutcome settle(FunctionCallInfo fcinfo,
 static Oid	begin_change(FunctionCallInfo fcinfo);
 static Oid	extension_schema(FunctionCallInfo fcinfo);
 static Datum answer(FunctionCallInfo fcinfo, VoucherOutcome outcome);
+static Datum make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 static Datum answer_or_raise(FunctionCallInfo fcinfo, VoucherOutcome outcome);
-static HeapTuple normalize_new_code(TriggerData *trigger);
-static void check_new_code(TriggerData *trigger);
-static void refuse_if_redeemed(TriggerData *trigger);
-static text *code_of(TriggerData *trigger, HeapTuple tuple);
-static bool same_text(const text *a, const text *b);
 
 /*
  * Called once when the library is loaded, by a session or by the postmaster.
@@ -130,6 +145,11 @@ void
 _PG_init(void)
 {
 	voucher_guc_init();
+	if (process_shared_preload_libraries_in_progress)
+	{
+		voucher_schedule_init();
+		voucher_launcher_register();
+	}
 }
 
 /*
@@ -280,12 +300,93 @@ voucher_purge(PG_FUNCTION_ARGS)
 }
 
 /*
+ * voucher_run_worker()
+ */
+Datum
+voucher_run_worker(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	int64		expired;
+	int64		drifting;
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	voucher_visit_now(schema, &expired, &drifting);
+	values[0] = Int64GetDatum(expired);
+	values[1] = Int64GetDatum(drifting);
+	return make_row(fcinfo, values, nulls);
+}
+
+/*
+ * voucher_reconcile(code)
+ */
+Datum
+voucher_reconcile(PG_FUNCTION_ARGS)
+{
+	Oid			schema = extension_schema(fcinfo);
+	text	   *code = PG_ARGISNULL(0) ? NULL : voucher_input_code(fcinfo, 0, "code");
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	voucher_reconcile_rows(schema, code, result->setResult, result->setDesc);
+	return (Datum) 0;
+}
+
+/*
+ * voucher_repair(code)
+ */
+Datum
+voucher_repair(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	text	   *code = voucher_input_code(fcinfo, 0, "code");
+
+	PG_RETURN_INT64(voucher_reconcile_repair(schema, code));
+}
+
+/*
+ * voucher_worker_databases(), behind view voucher_worker: those that the caller
+ * may see.
+ */
+Datum
+voucher_worker_databases(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	VoucherDatabase *databases;
+	TimestampTz heartbeat;
+	int			count = voucher_schedule_list(&databases, &heartbeat);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		VoucherDatabase *database = &databases[i];
+		char	   *name = get_database_name(database->oid);
+		Datum		values[8] = {0};
+		bool		nulls[8] = {false};
+
+		if (name == NULL || (!sees_all && database->oid != MyDatabaseId))
+			continue;
+
+		values[0] = CStringGetDatum(name);
+		values[1] = CStringGetTextDatum(voucher_service_names[database->service]);
+		values[2] = TimestampTzGetDatum(database->last_visit);
+		values[3] = CStringGetTextDatum(database->last_error);
+		values[4] = TimestampTzGetDatum(database->last_error_at);
+		values[5] = TimestampTzGetDatum(database->next_visit);
+		values[6] = Int64GetDatum(database->expired);
+		values[7] = TimestampTzGetDatum(heartbeat);
+		nulls[2] = database->last_visit == 0;
+		nulls[3] = nulls[4] = database->last_error_at == 0;
+		nulls[7] = heartbeat == 0;
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/*
  * Trigger on table voucher: keeps codes in their normal form, and a voucher
  * that has redemptions from being deleted, truncated or renamed.
- *
- * It stands in for a foreign key from voucher_redemption.  The row is locked
- * by the time it fires, and a reserve ends with an update of that row: the
- * one that comes second sees what the first did.
  */
 Datum
 voucher_guard(PG_FUNCTION_ARGS)
@@ -305,11 +406,11 @@ voucher_guard(PG_FUNCTION_ARGS)
 				errmsg("function \"voucher_guard\" serves the triggers that extension \"voucher\" made, and no others"));
 
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		return PointerGetDatum(normalize_new_code(trigger));
+		return PointerGetDatum(voucher_guard_new_row(trigger));
 
 	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
-		check_new_code(trigger);
-	refuse_if_redeemed(trigger);
+		voucher_guard_new_code(trigger);
+	voucher_guard_old_code(trigger);
 	return PointerGetDatum(trigger->tg_trigtuple);
 }
 
@@ -377,12 +478,8 @@ extension_schema(FunctionCallInfo fcinfo)
 static Datum
 answer(FunctionCallInfo fcinfo, VoucherOutcome outcome)
 {
-	TupleDesc	tupdesc;
 	Datum		values[4] = {0};
 	bool		nulls[4] = {false};
-
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 
 	values[0] = CStringGetTextDatum(voucher_result_names[outcome.result]);
 	values[1] = Int64GetDatum(outcome.discount_amount);
@@ -393,6 +490,19 @@ answer(FunctionCallInfo fcinfo, VoucherOutcome outcome)
 	if (outcome.detail)
 		values[3] = CStringGetTextDatum(outcome.detail);
 
+	return make_row(fcinfo, values, nulls);
+}
+
+/*
+ * Make a row of the type that the function called returns.
+ */
+static Datum
+make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 											 values, nulls));
 }
@@ -417,93 +527,4 @@ answer_or_raise(FunctionCallInfo fcinfo, VoucherOutcome outcome)
 				   voucher_printable(voucher_input_code(fcinfo, 0, "code"))),
 			errdetail("%s", OidOutputFunctionCall(F_RECORD_OUT, row)),
 			refusal->hint ? errhint("%s", refusal->hint) : 0);
-}
-
-/*
- * Give the new row of table voucher with its code in normal form.
- */
-static HeapTuple
-normalize_new_code(TriggerData *trigger)
-{
-	Relation	relation = trigger->tg_relation;
-	int			column = get_attnum(RelationGetRelid(relation), "code");
-	text	   *code = code_of(trigger, trigger->tg_trigtuple);
-	text	   *normal;
-	Datum		value;
-	bool		isnull = false;
-
-	if (code == NULL)			/* NOT NULL will complain */
-		return trigger->tg_trigtuple;
-
-	normal = voucher_normalize_code(code);
-	if (same_text(code, normal))
-		return trigger->tg_trigtuple;
-
-	value = PointerGetDatum(normal);
-	return heap_modify_tuple_by_cols(trigger->tg_trigtuple,
-									 RelationGetDescr(relation),
-									 1, &column, &value, &isnull);
-}
-
-/*
- * Throw if a renamed row of table voucher has a code that is not in normal
- * form.  The row is stored already, so it can be checked but not changed.
- */
-static void
-check_new_code(TriggerData *trigger)
-{
-	text	   *code = code_of(trigger, trigger->tg_newtuple);
-	text	   *normal = voucher_normalize_code(code);
-
-	if (!same_text(code, normal))
-		ereport(ERROR,
-				errcode(ERRCODE_CHECK_VIOLATION),
-				errmsg("voucher code \"%s\" is not in its normal form",
-					   voucher_printable(code)),
-				errhint("Use \"%s\".", voucher_printable(normal)));
-}
-
-/*
- * Throw if the old row of table voucher, or for TRUNCATE any, has redemptions.
- */
-static void
-refuse_if_redeemed(TriggerData *trigger)
-{
-	Oid			schema = RelationGetNamespace(trigger->tg_relation);
-	text	   *code = TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ?
-		code_of(trigger, trigger->tg_trigtuple) : NULL;
-
-	if (!voucher_rows_redeemed(schema, code))
-		return;
-	if (code)
-		ereport(ERROR,
-				errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
-				errmsg("voucher \"%s\" has redemptions and cannot be deleted or renamed",
-					   voucher_printable(code)),
-				errhint("Disable it instead: UPDATE voucher SET enabled = false."));
-	ereport(ERROR,
-			errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
-			errmsg("table \"voucher\" has redemptions and cannot be truncated"),
-			errhint("Disable the vouchers instead: UPDATE voucher SET enabled = false."));
-}
-
-/* Give the code in a row of table voucher; NULL if it has none. */
-static text *
-code_of(TriggerData *trigger, HeapTuple tuple)
-{
-	Relation	relation = trigger->tg_relation;
-	bool		isnull;
-	Datum		code = heap_getattr(tuple,
-									get_attnum(RelationGetRelid(relation), "code"),
-									RelationGetDescr(relation), &isnull);
-
-	return isnull ? NULL : DatumGetTextPP(code);
-}
-
-/* Are these the same byte for byte? */
-static bool
-same_text(const text *a, const text *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
 }

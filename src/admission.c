@@ -28,6 +28,7 @@
 #include "admission.h"
 #include "guc.h"
 #include "input.h"
+#include "schedule.h"
 
 /*
  * A call that looks again has lost to somebody who got something done, so a
@@ -323,6 +324,8 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 			outcome = wanted == VOUCHER_STATE_RESERVED ?
 				grant(VOUCHER_RESERVED, &redemption, true, NULL) :
 				grant(VOUCHER_CONFIRMED, &redemption, false, NULL);
+			if (outcome.has_deadline)
+				voucher_schedule_note(outcome.expires_at);
 			break;
 		}
 		voucher_store_remove(&sql, redemption.id);

@@ -18,6 +18,10 @@
 #include "terms.h"
 
 int			voucher_hold_time = 15 * 60;
+int			voucher_expire_batch = 200;
+bool		voucher_worker = true;
+int			voucher_worker_naptime = 1000;
+int			voucher_reconcile_interval = 60 * 1000;
 
 /*
  * Define the voucher.* parameters and reserve their prefix.
@@ -38,6 +42,42 @@ voucher_guc_init(void)
 							15 * 60, 1, VOUCHER_HOLD_MAX_DAYS * SECS_PER_DAY,
 							PGC_SUSET,
 							GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("voucher.expire_batch",
+							"Sets how many lapsed holds the worker gives back at a time.",
+							"More at a time keep their vouchers locked for longer.",
+							&voucher_expire_batch,
+							200, 1, 10000,
+							PGC_SIGHUP,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("voucher.worker",
+							 "Lets the background worker give lapsed holds back and compare counters.",
+							 "Can be turned off for one database with ALTER DATABASE.",
+							 &voucher_worker,
+							 true,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("voucher.worker_naptime",
+							"Sets the longest time for which the worker does not look for something to do.",
+							"It wakes earlier for a hold that lapses.",
+							&voucher_worker_naptime,
+							1000, 10, 60 * 60 * 1000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("voucher.reconcile_interval",
+							"Sets the time between two comparisons of counters with rows.",
+							"0 turns them off.",
+							&voucher_reconcile_interval,
+							60 * 1000, 0, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("voucher");

@@ -47,6 +47,7 @@ static void count_uses(Oid schema, Relation redemptions,
 static bool has_rows(Oid schema, Relation redemptions, const char *index,
 					 text *code, Snapshot snapshot);
 static void read_redemption(VoucherScan *rows, VoucherRedemption *redemption);
+static int	compare_ids(const void *a, const void *b);
 
 /*
  * Read what decides about a reserve.
@@ -162,6 +163,62 @@ voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,
 		read_redemption(&rows, &hold);
 		if (hold.state == VOUCHER_STATE_RESERVED && hold.expires_at <= now)
 			ids[found++] = hold.id;
+	}
+	voucher_scan_end(&rows);
+
+	UnregisterSnapshot(snapshot);
+	table_close(redemptions, NoLock);
+	return found;
+}
+
+/*
+ * Find holds of any voucher that have lapsed by now, the longest lapsed first,
+ * but not those that are set aside (ids in ascending order).  Allocates an
+ * array of up to max of them and returns how many.
+ *
+ * *next is the deadline of the first hold that is not among them, which may
+ * have passed if there are more than max, or DT_NOEND.
+ */
+int
+voucher_rows_due(Oid schema, const int64 *set_aside, int nset_aside, int max,
+				 VoucherDue **due, TimestampTz *next)
+{
+	Relation	redemptions = voucher_scan_open_table(schema, "voucher_redemption");
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TimestampTz now = GetCurrentTimestamp();
+	VoucherScan rows = {0};
+	int			found = 0;
+	int			size = 64;
+
+	*due = palloc(size * sizeof(VoucherDue));
+	*next = DT_NOEND;
+	voucher_scan_begin(&rows, redemptions, schema, "voucher_redemption_due_idx",
+					   snapshot);
+	while (voucher_scan_next(&rows, ForwardScanDirection))
+	{
+		int64		id = voucher_scan_int64(&rows, Anum_redemption_id, 0);
+		TimestampTz expires_at =
+			voucher_scan_int64(&rows, Anum_redemption_expires_at, 0);
+
+		CHECK_FOR_INTERRUPTS();
+		if (nset_aside > 0 &&
+			bsearch(&id, set_aside, nset_aside, sizeof(int64), compare_ids))
+			continue;
+		if (found == max || expires_at > now)
+		{
+			*next = expires_at;
+			break;
+		}
+
+		if (found == size)
+		{
+			size *= 2;
+			*due = repalloc_huge(*due, size * sizeof(VoucherDue));
+		}
+		(*due)[found].id = id;
+		(*due)[found].code =
+			DatumGetTextPCopy(voucher_scan_datum(&rows, Anum_redemption_voucher_code));
+		found++;
 	}
 	voucher_scan_end(&rows);
 
@@ -460,4 +517,14 @@ read_redemption(VoucherScan *rows, VoucherRedemption *redemption)
 		}
 	}
 	elog(ERROR, "unrecognized state of redemption: \"%s\"", state);
+}
+
+/* For bsearch(). */
+static int
+compare_ids(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
 }

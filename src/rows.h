@@ -76,6 +76,13 @@ typedef struct VoucherFacts
 								 * or 0 */
 } VoucherFacts;
 
+/* A hold that has lapsed */
+typedef struct VoucherDue
+{
+	int64		id;
+	text	   *code;
+} VoucherDue;
+
 extern void voucher_rows_look(Oid schema, const VoucherRequest *request,
 							  VoucherFacts *facts);
 extern bool voucher_rows_voucher(Oid schema, text *code, VoucherFacts *facts);
@@ -83,6 +90,8 @@ extern bool voucher_rows_find(Oid schema, text *code, text *order_id,
 							  VoucherRedemption *redemption);
 extern int	voucher_rows_lapsed(Oid schema, text *code, const int64 *customer_id,
 								TimestampTz now, int64 *ids, int max);
+extern int	voucher_rows_due(Oid schema, const int64 *set_aside, int nset_aside,
+							 int max, VoucherDue **due, TimestampTz *next);
 extern int	voucher_rows_released(Oid schema, TimestampTz before, int64 *ids,
 								  int max);
 extern int	voucher_rows_confirmed(Oid schema, text *code, TimestampTz before,

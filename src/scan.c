@@ -148,3 +148,12 @@ voucher_scan_text_equals(VoucherScan *rows, int attnum, const text *value)
 		DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, stored,
 											 PointerGetDatum(value)));
 }
+
+/* Compare two texts as the indexes do: less than, equal to or above 0. */
+int
+voucher_scan_compare_text(const text *a, const text *b)
+{
+	return DatumGetInt32(DirectFunctionCall2Coll(bttextcmp, C_COLLATION_OID,
+												 PointerGetDatum(a),
+												 PointerGetDatum(b)));
+}

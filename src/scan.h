@@ -58,5 +58,6 @@ extern int32 voucher_scan_int32(VoucherScan *rows, int attnum, int32 if_null);
 extern int64 voucher_scan_int64(VoucherScan *rows, int attnum, int64 if_null);
 extern bool voucher_scan_text_equals(VoucherScan *rows, int attnum,
 									 const text *value);
+extern int	voucher_scan_compare_text(const text *a, const text *b);
 
 #endif							/* VOUCHER_SCAN_H */

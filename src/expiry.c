@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry.c
+ *	  Gives back the holds that have lapsed.
+ *
+ * Note about locking: redemptions first and never waiting for one, since those
+ * that somebody is working on are skipped; then each voucher once, in order of
+ * code.  Batches follow in order of code too, so that several of them may
+ * share a transaction.
+ *
+ * Portions Copyright (c) 2026, the voucher authors
+ *
+ * IDENTIFICATION
+ *	  voucher/src/expiry.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/resowner.h"
+
+#include "expiry.h"
+#include "scan.h"
+#include "store.h"
+
+static ErrorData *try_expire(VoucherExpiry *expiry, int first, int n);
+static int64 expire(Oid schema, const VoucherDue *due, int n);
+static bool is_contention(const ErrorData *error);
+static int	same_code(const VoucherExpiry *expiry, int first, int end);
+static int	compare_due(const void *a, const void *b);
+
+/*
+ * Find up to max holds that have lapsed, but not those that failed a short
+ * time ago.
+ */
+void
+voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max)
+{
+	VoucherSql	sql;
+	int64	   *set_aside;
+	int			nset_aside;
+
+	voucher_sql_open_restricted(&sql, schema);
+	voucher_incident_clear_expiry(&sql);
+	nset_aside = voucher_incident_set_aside(&sql, &set_aside);
+	voucher_sql_close(&sql);
+
+	memset(expiry, 0, sizeof(VoucherExpiry));
+	expiry->schema = schema;
+	expiry->ndue = voucher_rows_due(schema, set_aside, nset_aside, max,
+									&expiry->due, &expiry->next);
+	qsort(expiry->due, expiry->ndue, sizeof(VoucherDue), compare_due);
+	pfree(set_aside);
+}
+
+/*
+ * Give the next batch of them back, in the current transaction; false if there
+ * is none left.
+ *
+ * If the batch fails its vouchers are tried one by one, and if one of those
+ * fails, its holds: those that fail alone are set aside.  A voucher that
+ * somebody keeps locked, for as long as lock_timeout allows, is left for the
+ * next time.  Throws what is not about these rows, such as a cancellation.
+ */
+bool
+voucher_expiry_step(VoucherExpiry *expiry, int batch, VoucherLog *log)
+{
+	int			first = expiry->done;
+	int			end = Min(first + batch, expiry->ndue);
+
+	if (first == end)
+		return false;
+	expiry->done = end;
+
+	if (try_expire(expiry, first, end - first) == NULL)
+		return true;
+
+	for (int n; first < end; first += n)
+	{
+		ErrorData  *error;
+
+		n = same_code(expiry, first, end);
+		error = try_expire(expiry, first, n);
+		if (error == NULL || is_contention(error))
+			continue;
+
+		for (int i = first; i < first + n; i++)
+		{
+			VoucherSql	sql;
+
+			error = try_expire(expiry, i, 1);
+			if (error == NULL || is_contention(error))
+				continue;
+
+			voucher_sql_open_restricted(&sql, expiry->schema);
+			voucher_incident_expiry(&sql, log, expiry->due[i].code,
+									expiry->due[i].id, error->message);
+			voucher_sql_close(&sql);
+			expiry->set_aside++;
+		}
+	}
+	return true;
+}
+
+/*
+ * Give n of the holds back in a subtransaction; NULL if that succeeded.
+ */
+static ErrorData *
+try_expire(VoucherExpiry *expiry, int first, int n)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	CHECK_FOR_INTERRUPTS();
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		int64		expired = expire(expiry->schema, &expiry->due[first], n);
+
+		ReleaseCurrentSubTransaction();
+		expiry->expired += expired;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+
+	if (error == NULL)
+		return NULL;
+	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
+	{
+		case ERRCODE_INVALID_TRANSACTION_STATE: /* read-only, for one */
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
+			ReThrowError(error);
+		default:
+			return error;
+	}
+}
+
+/*
+ * Give these holds back, those that have lapsed still and that nobody else is
+ * working on; return how many.
+ *
+ * A counter that does not cover them is the business of reconciliation.
+ */
+static int64
+expire(Oid schema, const VoucherDue *due, int n)
+{
+	VoucherSql	sql;
+	VoucherUses *expired;
+	int64	   *ids = palloc(n * sizeof(int64));
+	int64		total = 0;
+	int			count;
+
+	for (int i = 0; i < n; i++)
+		ids[i] = due[i].id;
+
+	voucher_sql_open_restricted(&sql, schema);
+	count = voucher_store_expire(&sql, ids, n, &expired);
+	for (int i = 0; i < count; i++)
+	{
+		(void) voucher_store_give_back(&sql, expired[i].code, expired[i].uses);
+		total += expired[i].uses;
+	}
+	voucher_sql_close(&sql);
+
+	pfree(ids);
+	return total;
+}
+
+/*
+ * Was somebody else in the way?
+ */
+static bool
+is_contention(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK;
+}
+
+/*
+ * How many from the first on are of one voucher?
+ */
+static int
+same_code(const VoucherExpiry *expiry, int first, int end)
+{
+	int			i = first + 1;
+
+	while (i < end && voucher_scan_compare_text(expiry->due[i].code,
+												expiry->due[first].code) == 0)
+		i++;
+	return i - first;
+}
+
+static int
+compare_due(const void *a, const void *b)
+{
+	const VoucherDue *x = a;
+	const VoucherDue *y = b;
+	int			order = voucher_scan_compare_text(x->code, y->code);
+
+	return order != 0 ? order : (x->id > y->id) - (x->id < y->id);
+}

@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry.h
+ *	  Gives back the holds that have lapsed.
+ *
+ * Portions Copyright (c) 2026, the voucher authors
+ *
+ * IDENTIFICATION
+ *	  voucher/src/expiry.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef VOUCHER_EXPIRY_H
+#define VOUCHER_EXPIRY_H
+
+#include "incident.h"
+#include "rows.h"
+
+/* Lapsed holds on their way back; in the memory context of the begin */
+typedef struct VoucherExpiry
+{
+	Oid			schema;
+	VoucherDue *due;			/* in order of code */
+	int			ndue;
+	int			done;			/* so many of them were tried */
+	TimestampTz next;			/* deadline of the first hold after them */
+	int64		expired;
+	int64		set_aside;
+} VoucherExpiry;
+
+extern void voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max);
+extern bool voucher_expiry_step(VoucherExpiry *expiry, int batch,
+								VoucherLog *log);
+
+#endif							/* VOUCHER_EXPIRY_H */
