@@ -22,7 +22,8 @@ ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  confirm-release confirm-confirm release-release \
                  reserve-update reserve-delete reserve-lapsed confirm-lapsed \
                  reserve-reserve-rr reserve-reserve-ssi confirm-release-rr \
-                 reserve-release-deadlock reserve-recheck settle-settle reserve-limit look-change purge drop
+                 reserve-release-deadlock reserve-recheck settle-settle reserve-limit look-change \
+                 generate purge drop
 ISOLATION_OPTS = --inputdir=$(srcdir)/test
 TAP_TESTS      = 1
 PROVE_TESTS   ?= test/t/*.pl

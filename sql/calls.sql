@@ -80,6 +80,11 @@ SELECT result FROM voucher_confirm('small', 'S1');
 UPDATE voucher SET hold_time = '2 h' WHERE code = 'SMALL';
 SELECT expires_at - clock_timestamp() BETWEEN interval '119 min' AND interval '2 h' AS two_hours
 FROM voucher_reserve('small', 5, 'H1', 600);
+BEGIN;
+UPDATE voucher SET hold_time = '1 year -330 days' WHERE code = 'SMALL';
+SELECT expires_at - clock_timestamp() BETWEEN interval '29 days 23:59' AND interval '30 days' AS thirty_days
+FROM voucher_reserve('small', 7, 'H3', 600);
+ROLLBACK;
 UPDATE voucher SET hold_time = NULL WHERE code = 'SMALL';
 SET voucher.hold_time = '10s';
 SELECT expires_at - clock_timestamp() BETWEEN interval '9 s' AND interval '10 s' AS ten_seconds

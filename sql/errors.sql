@@ -32,6 +32,7 @@ SELECT complain($$SELECT voucher_reserve(E' \t\r\n ', 1, 'E', 1)$$);
 SELECT complain($$SELECT voucher_reserve('a b', 1, 'E', 1)$$);
 SELECT complain($$SELECT voucher_reserve(E'a\x1b[31mb', 1, 'E', 1)$$);
 SELECT complain($$SELECT voucher_reserve(U&'a\200Bb', 1, 'E', 1)$$) LIKE '22023 argument "code" contains%';
+SELECT complain($$SELECT voucher_reserve(U&'a\3164b', 1, 'E', 1)$$) LIKE '22023 argument "code" contains%';
 SELECT complain($$SELECT voucher_reserve(repeat('x', 33), 1, 'E', 1)$$);
 SELECT complain($$SELECT voucher_reserve(repeat('x', 1000000), 1, 'E', 1)$$);
 SELECT complain($$SELECT voucher_reserve('two', 1, '', 1)$$);

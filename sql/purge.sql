@@ -78,6 +78,22 @@ TABLE counters;
 DELETE FROM voucher WHERE code = 'OVER';
 SELECT count(*) FROM voucher WHERE code = 'OVER';
 
+-- a batch may be of both kinds, and is never larger
+INSERT INTO voucher (code, discount_amount) VALUES ('OVER', 5);
+SELECT count(voucher_redeem('over', n, 'K-' || n, 10)) FROM generate_series(1, 5) AS n;
+SELECT result FROM voucher_refund('over', 'K-5');
+UPDATE voucher SET starts_at = now() - interval '3 years', ends_at = now() WHERE code = 'OVER';
+SELECT voucher_purge('0', 3) AS three, voucher_purge('0', 3) AS two, voucher_purge('0', 3) AS none;
+TABLE counters;
+-- a counter that was changed by hand stops nobody from cancelling
+UPDATE voucher SET ends_at = 'infinity' WHERE code = 'OVER';
+SELECT result FROM voucher_reserve('over', 9, 'K-9', 10);
+UPDATE voucher SET used_count = purged_count WHERE code = 'OVER';
+SELECT result FROM voucher_release('over', 'K-9');
+TABLE counters;
+DELETE FROM voucher_redemption WHERE voucher_code = 'OVER';
+DELETE FROM voucher WHERE code = 'OVER';
+
 -- undone with the transaction
 SELECT result FROM voucher_release('running', 'RUNNING-4');
 BEGIN;
@@ -101,6 +117,8 @@ SELECT * FROM voucher_violations();
 -- arguments
 SELECT complain($$SELECT voucher_purge(NULL)$$);
 SELECT complain($$SELECT voucher_purge('-1 second')$$);
+SELECT complain($$SELECT voucher_purge('-12 months 361 days')$$);
+SELECT complain($$SELECT voucher_purge('1 day -1 second')$$);
 SELECT complain($$SELECT voucher_purge('1000 years 1 second')$$);
 SELECT complain($$SELECT voucher_purge('1 day', NULL)$$);
 SELECT complain($$SELECT voucher_purge('1 day', 0)$$);

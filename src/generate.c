@@ -12,11 +12,14 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 #include "compat.h"
@@ -43,6 +46,7 @@ typedef struct RandomBytes
 } RandomBytes;
 
 static void check_space(int32 n, text *prefix, int32 length);
+static int	code_chars(text *prefix, int length);
 static Datum random_codes(RandomBytes *random, int32 n, text *prefix,
 						  int32 length);
 static char random_symbol(RandomBytes *random);
@@ -53,7 +57,8 @@ static char random_symbol(RandomBytes *random);
  * length random symbols.
  *
  * Throws, so that nothing is made, if the template does not exist or there
- * are too few codes of this form.
+ * are too few codes of this form.  Calls for codes of the same length wait for
+ * each other, until the end of the transaction.
  */
 void
 voucher_generate_codes(Oid schema, int32 n, text *template, text *prefix,
@@ -71,6 +76,10 @@ voucher_generate_codes(Oid schema, int32 n, text *template, text *prefix,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("voucher \"%s\" does not exist", voucher_printable(template)),
 				errhint("Make one with the terms that the new ones are to have."));
+
+	/* two calls that may draw the same codes would deadlock over them */
+	LockDatabaseObject(RelationRelationId, get_relname_relid("voucher", schema),
+					   code_chars(prefix, length), ExclusiveLock);
 
 	voucher_sql_open(&sql, schema);
 	/* one snapshot, so that all of them have the same terms */
@@ -105,12 +114,10 @@ voucher_generate_codes(Oid schema, int32 n, text *template, text *prefix,
 static void
 check_space(int32 n, text *prefix, int32 length)
 {
-	int			chars = pg_mbstrlen_with_len(VARDATA_ANY(prefix),
-											 VARSIZE_ANY_EXHDR(prefix));
 	int64		space = 1;
 	int			needed = 0;
 
-	if (chars + length > VOUCHER_CODE_MAX_CHARS)
+	if (code_chars(prefix, length) > VOUCHER_CODE_MAX_CHARS)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("argument \"length\" is too large for this prefix: %d", length),
@@ -128,6 +135,14 @@ check_space(int32 n, text *prefix, int32 length)
 				errmsg("argument \"length\" is too small for %d codes: %d", n, length),
 				errhint("Use %d characters or more; for codes that cannot be guessed, four more than that.",
 						needed));
+}
+
+/* How many characters has a code? */
+static int
+code_chars(text *prefix, int length)
+{
+	return length + pg_mbstrlen_with_len(VARDATA_ANY(prefix),
+										 VARSIZE_ANY_EXHDR(prefix));
 }
 
 /*

@@ -128,7 +128,7 @@ voucher_incident_clear_expiry(VoucherSql *sql)
 bool
 voucher_incident_any_drift(VoucherSql *sql)
 {
-	return voucher_sql_run(sql, &any_drift, NULL, NULL) > 0;
+	return voucher_sql_exists(sql, &any_drift, NULL);
 }
 
 /*

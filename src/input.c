@@ -30,7 +30,8 @@
 /*
  * Characters beyond ASCII that a code may not hold, since two codes that
  * differ only by them look the same: Unicode general categories Cc, Cf, Zs,
- * Zl and Zp (Unicode 15), sorted.
+ * Zl and Zp, what is ignored by default (property Default_Ignorable_Code_Point)
+ * and the blank of Braille; Unicode 15, sorted.
  */
 static const struct
 {
@@ -38,13 +39,14 @@ static const struct
 	pg_wchar	last;
 }			invisible[] =
 {
-	{0x0080, 0x00A0}, {0x00AD, 0x00AD}, {0x0600, 0x0605}, {0x061C, 0x061C},
-	{0x06DD, 0x06DD}, {0x070F, 0x070F}, {0x0890, 0x0891}, {0x08E2, 0x08E2},
-	{0x1680, 0x1680}, {0x180E, 0x180E}, {0x2000, 0x200F}, {0x2028, 0x202F},
-	{0x205F, 0x2064}, {0x2066, 0x206F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF},
-	{0xFFF9, 0xFFFB}, {0x110BD, 0x110BD}, {0x110CD, 0x110CD},
-	{0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
-	{0xE0001, 0xE0001}, {0xE0020, 0xE007F}
+	{0x0080, 0x00A0}, {0x00AD, 0x00AD}, {0x034F, 0x034F}, {0x0600, 0x0605},
+	{0x061C, 0x061C}, {0x06DD, 0x06DD}, {0x070F, 0x070F}, {0x0890, 0x0891},
+	{0x08E2, 0x08E2}, {0x115F, 0x1160}, {0x1680, 0x1680}, {0x17B4, 0x17B5},
+	{0x180B, 0x180F}, {0x2000, 0x200F}, {0x2028, 0x202F}, {0x205F, 0x206F},
+	{0x2800, 0x2800}, {0x3000, 0x3000}, {0x3164, 0x3164}, {0xFE00, 0xFE0F},
+	{0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB}, {0x110BD, 0x110BD},
+	{0x110CD, 0x110CD}, {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3},
+	{0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}
 };
 
 static pg_attribute_noreturn() void null_argument(const char *name, const char *hint);
@@ -223,23 +225,24 @@ TimestampTz
 voucher_input_older_than(FunctionCallInfo fcinfo, int argno)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	Interval	none = {0};
 	Interval	most = {.month = OLDEST_YEARS * MONTHS_PER_YEAR};
+	Interval   *parts;
 	Datum		older_than;
 
 	if (PG_ARGISNULL(argno))
 		null_argument("older_than", "Pass '0' for everything there is.");
 	older_than = PG_GETARG_DATUM(argno);
 
-	if (DatumGetBool(DirectFunctionCall2(interval_lt, older_than,
-										 IntervalPGetDatum(&none))) ||
+	/* a year less 361 days is more than nothing, yet may end in the future */
+	parts = DatumGetIntervalP(older_than);
+	if (parts->month < 0 || parts->day < 0 || parts->time < 0 ||
 		DatumGetBool(DirectFunctionCall2(interval_gt, older_than,
 										 IntervalPGetDatum(&most))))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("argument \"older_than\" is out of range: %s",
 					   DatumGetCString(DirectFunctionCall1(interval_out, older_than))),
-				errhint("Pass an interval of zero or more and of at most %d years.",
+				errhint("Pass an interval of zero or more, without a negative part, and of at most %d years.",
 						OLDEST_YEARS));
 	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
 												   TimestampTzGetDatum(now),

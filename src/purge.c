@@ -8,7 +8,8 @@
  * still be compared with the counter.
  *
  * Note about locking: nothing here ever waits, since it skips what others
- * have locked.  That is why it may lock a voucher before its redemptions.
+ * have locked.  That is why it may lock a voucher before its redemptions.  What
+ * follows in the same transaction may wait, though.
  *
  * Portions Copyright (c) 2026, the voucher authors
  *
@@ -71,7 +72,7 @@ purge_released(VoucherSql *sql, Oid schema, TimestampTz before, int64 *ids,
 {
 	int			found = voucher_rows_released(schema, before, ids, batch);
 
-	return voucher_store_delete(sql, ids, found, VOUCHER_STATE_RELEASED);
+	return found == 0 ? 0 : voucher_store_delete(sql, ids, found, VOUCHER_STATE_RELEASED);
 }
 
 /*

@@ -138,7 +138,7 @@ voucher_reconcile_repair(Oid schema, text *code)
 	int64		uses;
 
 	voucher_sql_open(&sql, schema);
-	if (voucher_sql_run(&sql, &any_prepared, NULL, NULL) > 0)
+	if (voucher_sql_exists(&sql, &any_prepared, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("voucher \"%s\" cannot be repaired while there are prepared transactions",

@@ -122,6 +122,18 @@ voucher_sql_run_with(VoucherSql *sql, VoucherStatement *statement,
 }
 
 /*
+ * Run a statement that is only asked whether there is a row.
+ */
+bool
+voucher_sql_exists(VoucherSql *sql, VoucherStatement *statement, Datum *values)
+{
+	bool		exists = voucher_sql_run(sql, statement, values, NULL) > 0;
+
+	SPI_freetuptable(SPI_tuptable);
+	return exists;
+}
+
+/*
  * Give a value of the rows that the last statement returned, counted from 0,
  * and columns from 1.
  */

@@ -52,6 +52,8 @@ extern uint64 voucher_sql_run(VoucherSql *sql, VoucherStatement *statement,
 							  Datum *values, const char *nulls);
 extern uint64 voucher_sql_run_with(VoucherSql *sql, VoucherStatement *statement,
 								   Datum *values, Snapshot snapshot);
+extern bool voucher_sql_exists(VoucherSql *sql, VoucherStatement *statement,
+							   Datum *values);
 extern Datum voucher_sql_value(uint64 row, int column, bool *isnull);
 
 #endif							/* VOUCHER_SQL_H */

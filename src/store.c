@@ -38,7 +38,7 @@
 	" coalesce((v.discount_percent * " CppAsString2(VOUCHER_PERCENT_SCALE) ")::int8, 0)," \
 	" coalesce(v.max_discount_amount, 9223372036854775807)," \
 	" coalesce(v.per_user_limit, 0)," \
-	" coalesce((extract(epoch FROM v.hold_time) * 1000000)::int8, 0)"
+	" coalesce(v.hold_time, '0')"
 #define NUM_TERMS	9
 
 typedef enum StoreStatement
@@ -129,7 +129,7 @@ static VoucherStatement statements[] =
 		" AND v.starts_at <= clock_timestamp() AND clock_timestamp() < v.ends_at"
 		" AND (" TERMS ") = ($3, $4, $5, $6, $7, $8, $9, $10, $11)",
 		11, {TEXTOID, INT8OID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-		INT8OID, INT8OID, INT8OID, INT8OID, INT4OID, INT8OID}
+		INT8OID, INT8OID, INT8OID, INT8OID, INT4OID, INTERVALOID}
 	},
 	[STMT_GIVE_BACK] = {
 		"UPDATE %1$s.voucher SET used_count = used_count - $2"
@@ -349,6 +349,7 @@ bool
 voucher_store_take(VoucherSql *sql, text *code, const VoucherTerms *terms,
 				   int64 returned)
 {
+	Interval	hold_time = {.time = terms->hold_time};
 	Datum		values[] = {
 		PointerGetDatum(code),
 		Int64GetDatum(returned),
@@ -360,7 +361,7 @@ voucher_store_take(VoucherSql *sql, text *code, const VoucherTerms *terms,
 		Int64GetDatum(terms->discount_percent),
 		Int64GetDatum(terms->max_discount_amount),
 		Int32GetDatum(terms->per_user_limit),
-		Int64GetDatum(terms->hold_time)
+		IntervalPGetDatum(&hold_time)
 	};
 
 	return run(sql, STMT_TAKE, values, NULL) > 0;
@@ -402,7 +403,7 @@ voucher_store_lock(VoucherSql *sql, text *code)
 {
 	Datum		values[] = {PointerGetDatum(code)};
 
-	return run(sql, STMT_LOCK, values, NULL) > 0;
+	return voucher_sql_exists(sql, &statements[STMT_LOCK], values);
 }
 
 /*
@@ -470,7 +471,7 @@ voucher_store_lock_ended(VoucherSql *sql, text *code)
 {
 	Datum		values[] = {PointerGetDatum(code)};
 
-	return run(sql, STMT_LOCK_ENDED, values, NULL) > 0;
+	return voucher_sql_exists(sql, &statements[STMT_LOCK_ENDED], values);
 }
 
 /*
@@ -485,8 +486,11 @@ voucher_store_delete(VoucherSql *sql, const int64 *ids, int nids,
 		int8_array(ids, nids),
 		CStringGetTextDatum(voucher_state_names[state])
 	};
+	int			deleted = run(sql, STMT_DELETE, values, NULL);
 
-	return run(sql, STMT_DELETE, values, NULL);
+	pfree(DatumGetPointer(values[0]));
+	pfree(DatumGetPointer(values[1]));
+	return deleted;
 }
 
 /*
@@ -526,9 +530,12 @@ static Datum
 int8_array(const int64 *values, int n)
 {
 	Datum	   *elements = palloc(n * sizeof(Datum));
+	ArrayType  *array;
 
 	for (int i = 0; i < n; i++)
 		elements[i] = Int64GetDatum(values[i]);
-	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64),
-										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	array = construct_array(elements, n, INT8OID, sizeof(int64),
+							FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	pfree(elements);
+	return PointerGetDatum(array);
 }
