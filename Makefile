@@ -15,7 +15,7 @@ PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS  += -Wextra -Wno-unused-parameter -Wno-sign-compare \
               -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 
-REGRESS        = init calls errors more_calls admin purge guards privileges hostile session readme drop
+REGRESS        = init calls errors more_calls admin purge worker guards privileges hostile session readme drop
 REGRESS_OPTS   = --encoding=UTF8
 ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-reserve-customer reserve-release reserve-confirm \
@@ -23,7 +23,7 @@ ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-update reserve-delete reserve-lapsed confirm-lapsed \
                  reserve-reserve-rr reserve-reserve-ssi confirm-release-rr \
                  reserve-release-deadlock reserve-recheck settle-settle reserve-limit look-change \
-                 generate purge drop
+                 generate purge expire drop
 ISOLATION_OPTS = --inputdir=$(srcdir)/test
 TAP_TESTS      = 1
 PROVE_TESTS   ?= test/t/*.pl

@@ -432,9 +432,20 @@ COMMENT ON COLUMN @extschema@.voucher_worker.last_error IS 'error of the last vi
 COMMENT ON COLUMN @extschema@.voucher_worker.last_error_at IS 'end of that visit';
 COMMENT ON COLUMN @extschema@.voucher_worker.next_due IS 'next visit, as planned after the last';
 COMMENT ON COLUMN @extschema@.voucher_worker.expired IS 'holds given back since the server started';
-COMMENT ON COLUMN @extschema@.voucher_worker.heartbeat IS 'when the launcher last went round; alert if that is ten seconds ago';
+COMMENT ON COLUMN @extschema@.voucher_worker.heartbeat IS 'when the launcher last went round; alert if that is longer ago than voucher.worker_naptime and ten seconds';
 COMMENT ON FUNCTION @extschema@.voucher_guard() IS 'keeps codes in normal form and vouchers with redemptions in place';
 COMMENT ON TRIGGER voucher_guard_insert ON @extschema@.voucher IS 'stores a code in its normal form';
 COMMENT ON TRIGGER voucher_guard_delete ON @extschema@.voucher IS 'a voucher with redemptions is never deleted';
 COMMENT ON TRIGGER voucher_guard_truncate ON @extschema@.voucher IS 'vouchers with redemptions are never truncated away';
 COMMENT ON TRIGGER voucher_guard_rename ON @extschema@.voucher IS 'a voucher with redemptions is never renamed';
+
+---------------------------------------------------------------------------
+-- Tell the worker, or whoever installs this that there is none
+---------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.voucher_installed()
+RETURNS void
+AS 'MODULE_PATHNAME', 'voucher_installed'
+LANGUAGE C;
+SELECT @extschema@.voucher_installed();
+DROP FUNCTION @extschema@.voucher_installed();

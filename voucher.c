@@ -127,6 +127,7 @@ PG_FUNCTION_INFO_V1(voucher_reconcile);
 PG_FUNCTION_INFO_V1(voucher_repair);
 PG_FUNCTION_INFO_V1(voucher_worker_databases);
 PG_FUNCTION_INFO_V1(voucher_guard);
+PG_FUNCTION_INFO_V1(voucher_installed);
 
 static VoucherOutcome admit(FunctionCallInfo fcinfo,
 							VoucherOutcome (*module) (Oid, const VoucherRequest *));
@@ -382,6 +383,23 @@ voucher_worker_databases(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
+}
+
+/*
+ * Called once by the install script: tells the worker that there is a database
+ * to serve, or the administrator that there is no worker.
+ */
+Datum
+voucher_installed(PG_FUNCTION_ARGS)
+{
+	if (voucher_schedule_exists())
+		voucher_schedule_note(GetCurrentTimestamp());
+	else
+		ereport(NOTICE,
+				errmsg("library \"voucher\" is not preloaded"),
+				errdetail("No background worker gives lapsed holds back."),
+				errhint("Add it to \"shared_preload_libraries\" and restart the server, or call voucher_run_worker() every minute."));
+	PG_RETURN_VOID();
 }
 
 /*

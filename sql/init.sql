@@ -1,6 +1,9 @@
 -- Installing: what the extension brings, and that each object says what it is
 SET client_min_messages = warning;
 CREATE EXTENSION voucher;
+-- the tests call it themselves
+SELECT format('ALTER DATABASE %I SET voucher.worker = off', current_database()) AS worker_off \gset
+:worker_off;
 SHOW search_path;
 SELECT member FROM pg_depend, pg_describe_object(classid, objid, 0) AS member
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid <> 'pg_type'::regclass

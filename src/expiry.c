@@ -5,8 +5,8 @@
  *
  * Note about locking: redemptions first and never waiting for one, since those
  * that somebody is working on are skipped; then each voucher once, in order of
- * code.  Batches follow in order of code too, so that several of them may
- * share a transaction.
+ * code.  Batches follow in order of code too, unless a visit goes on from where
+ * the last one left off, so that several of them may share a transaction.
  *
  * Portions Copyright (c) 2026, the voucher authors
  *
@@ -27,40 +27,45 @@
 
 static ErrorData *try_expire(VoucherExpiry *expiry, int first, int n);
 static int64 expire(Oid schema, const VoucherDue *due, int n);
+static void set_aside(VoucherExpiry *expiry, VoucherLog *log,
+					  const VoucherDue *due, const ErrorData *error);
 static bool is_contention(const ErrorData *error);
 static int	same_code(const VoucherExpiry *expiry, int first, int end);
-static int	compare_due(const void *a, const void *b);
+static int	compare_due(const void *a, const void *b, void *after);
 
 /*
  * Find up to max holds that have lapsed, but not those that failed a short
- * time ago.
+ * time ago.  Those of vouchers after the given code, if there is one, come
+ * first.
  */
 void
-voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max)
+voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
+					 const text *after)
 {
 	VoucherSql	sql;
-	int64	   *set_aside;
-	int			nset_aside;
+	int64	   *aside;
+	int			naside;
 
 	voucher_sql_open_restricted(&sql, schema);
 	voucher_incident_clear_expiry(&sql);
-	nset_aside = voucher_incident_set_aside(&sql, &set_aside);
+	naside = voucher_incident_set_aside(&sql, &aside);
 	voucher_sql_close(&sql);
 
 	memset(expiry, 0, sizeof(VoucherExpiry));
 	expiry->schema = schema;
-	expiry->ndue = voucher_rows_due(schema, set_aside, nset_aside, max,
+	expiry->ndue = voucher_rows_due(schema, aside, naside, max,
 									&expiry->due, &expiry->next);
-	qsort(expiry->due, expiry->ndue, sizeof(VoucherDue), compare_due);
-	pfree(set_aside);
+	qsort_arg(expiry->due, expiry->ndue, sizeof(VoucherDue), compare_due,
+			  unconstify(text *, after));
+	pfree(aside);
 }
 
 /*
  * Give the next batch of them back, in the current transaction; false if there
  * is none left.
  *
- * If the batch fails its vouchers are tried one by one, and if one of those
- * fails, its holds: those that fail alone are set aside.  A voucher that
+ * If that fails its vouchers are the next steps, one by one, and if one of
+ * those fails, its holds: those that fail alone are set aside.  A voucher that
  * somebody keeps locked, for as long as lock_timeout allows, is left for the
  * next time.  Throws what is not about these rows, such as a cancellation.
  */
@@ -68,38 +73,29 @@ bool
 voucher_expiry_step(VoucherExpiry *expiry, int batch, VoucherLog *log)
 {
 	int			first = expiry->done;
-	int			end = Min(first + batch, expiry->ndue);
+	int			n = Min(batch, expiry->ndue - first);
+	ErrorData  *error;
 
-	if (first == end)
+	if (n == 0)
 		return false;
-	expiry->done = end;
+	if (first < expiry->single_holds)
+		n = 1;
+	else if (first < expiry->single_vouchers)
+		n = same_code(expiry, first, expiry->single_vouchers);
 
-	if (try_expire(expiry, first, end - first) == NULL)
-		return true;
-
-	for (int n; first < end; first += n)
+	error = try_expire(expiry, first, n);
+	if (error == NULL)
+		expiry->done += n;
+	else if (same_code(expiry, first, first + n) < n)
+		expiry->single_vouchers = first + n;
+	else if (is_contention(error))
+		expiry->done += n;
+	else if (n > 1)
+		expiry->single_holds = first + n;
+	else
 	{
-		ErrorData  *error;
-
-		n = same_code(expiry, first, end);
-		error = try_expire(expiry, first, n);
-		if (error == NULL || is_contention(error))
-			continue;
-
-		for (int i = first; i < first + n; i++)
-		{
-			VoucherSql	sql;
-
-			error = try_expire(expiry, i, 1);
-			if (error == NULL || is_contention(error))
-				continue;
-
-			voucher_sql_open_restricted(&sql, expiry->schema);
-			voucher_incident_expiry(&sql, log, expiry->due[i].code,
-									expiry->due[i].id, error->message);
-			voucher_sql_close(&sql);
-			expiry->set_aside++;
-		}
+		set_aside(expiry, log, &expiry->due[first], error);
+		expiry->done++;
 	}
 	return true;
 }
@@ -181,6 +177,21 @@ expire(Oid schema, const VoucherDue *due, int n)
 }
 
 /*
+ * Put a hold aside that fails for a reason of its own.
+ */
+static void
+set_aside(VoucherExpiry *expiry, VoucherLog *log, const VoucherDue *due,
+		  const ErrorData *error)
+{
+	VoucherSql	sql;
+
+	voucher_sql_open_restricted(&sql, expiry->schema);
+	voucher_incident_expiry(&sql, log, due->code, due->id, error->message);
+	voucher_sql_close(&sql);
+	expiry->set_aside++;
+}
+
+/*
  * Was somebody else in the way?
  */
 static bool
@@ -204,12 +215,23 @@ same_code(const VoucherExpiry *expiry, int first, int end)
 	return i - first;
 }
 
+/* By code, round and round from after the given one, which may be NULL. */
 static int
-compare_due(const void *a, const void *b)
+compare_due(const void *a, const void *b, void *after)
 {
 	const VoucherDue *x = a;
 	const VoucherDue *y = b;
 	int			order = voucher_scan_compare_text(x->code, y->code);
 
-	return order != 0 ? order : (x->id > y->id) - (x->id < y->id);
+	if (order == 0)
+		return (x->id > y->id) - (x->id < y->id);
+	if (after)
+	{
+		bool		x_last = voucher_scan_compare_text(x->code, after) <= 0;
+		bool		y_last = voucher_scan_compare_text(y->code, after) <= 0;
+
+		if (x_last != y_last)
+			return x_last ? 1 : -1;
+	}
+	return order;
 }

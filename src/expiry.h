@@ -23,12 +23,15 @@ typedef struct VoucherExpiry
 	VoucherDue *due;			/* in order of code */
 	int			ndue;
 	int			done;			/* so many of them were tried */
+	int			single_vouchers;	/* up to here one voucher at a time, */
+	int			single_holds;	/* or one hold, since a batch failed */
 	TimestampTz next;			/* deadline of the first hold after them */
 	int64		expired;
 	int64		set_aside;
 } VoucherExpiry;
 
-extern void voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max);
+extern void voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
+								 const text *after);
 extern bool voucher_expiry_step(VoucherExpiry *expiry, int batch,
 								VoucherLog *log);
 

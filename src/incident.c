@@ -133,12 +133,13 @@ voucher_incident_any_drift(VoucherSql *sql)
 
 /*
  * Record that counters and rows of a voucher differ, and by what.  The second
- * look in a row that finds the very same is logged, with the figures.  Returns
- * whether it is one that two looks agree on.
+ * look in a row that finds the very same is logged, with figures and hint.
+ * Returns whether it is one that two looks agree on.
  */
 bool
 voucher_incident_drift(VoucherSql *sql, VoucherLog *log, text *code,
-					   const char *drift, const char *figures)
+					   const char *drift, const char *figures,
+					   const char *hint)
 {
 	Datum		values[] = {PointerGetDatum(code), CStringGetTextDatum(drift)};
 	bool		isnull;
@@ -153,7 +154,7 @@ voucher_incident_drift(VoucherSql *sql, VoucherLog *log, text *code,
 				errmsg("drift of voucher \"%s\": %s",
 					   voucher_printable(code), drift),
 				errdetail("%s", figures),
-				errhint("Use voucher_repair() once it is clear who changed the tables."),
+				errhint("%s", hint),
 				errhidestmt(true));
 	return confirmed;
 }

@@ -32,7 +32,8 @@ extern void voucher_incident_clear_expiry(VoucherSql *sql);
 
 extern bool voucher_incident_any_drift(VoucherSql *sql);
 extern bool voucher_incident_drift(VoucherSql *sql, VoucherLog *log, text *code,
-								   const char *drift, const char *figures);
+								   const char *drift, const char *figures,
+								   const char *hint);
 extern void voucher_incident_clear_drift(VoucherSql *sql, text *code);
 
 extern void voucher_incident_end_log(VoucherLog *log);

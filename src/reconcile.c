@@ -200,32 +200,37 @@ static bool
 record_drift(VoucherSql *sql, VoucherLog *log, text *code,
 			 const VoucherTally *tally)
 {
-	char	   *drift;
-	char	   *figures;
+	int64		uses = voucher_tally_drift(tally);
+	int64		slots = tally->flash_quota - tally->slots;
+	StringInfoData drift;
 
+	initStringInfo(&drift);
 	if (!tally->voucher_exists)
 	{
-		drift = psprintf("%lld redemptions without a voucher",
+		appendStringInfo(&drift, "%lld redemptions without a voucher",
 						 (long long) tally->orphans);
-		figures = psprintf("Live: %lld ordinary, %lld flash.",
-						   (long long) tally->ordinary_live,
-						   (long long) tally->flash_live);
+		return voucher_incident_drift(sql, log, code, drift.data,
+									  psprintf("Live: %lld ordinary, %lld flash.",
+											   (long long) tally->ordinary_live,
+											   (long long) tally->flash_live),
+									  "Insert the voucher again; its redemptions are its history.");
 	}
-	else
-	{
-		drift = psprintf("used_count %+lld, flash_quota %+lld",
-						 (long long) voucher_tally_drift(tally),
-						 (long long) (tally->flash_quota - tally->slots));
-		figures = psprintf("used_count %lld, live ordinary redemptions %lld, purged_count %lld;"
-						   " flash_quota %lld, slots %lld, live flash redemptions %lld.",
-						   (long long) tally->used_count,
-						   (long long) tally->ordinary_live,
-						   (long long) tally->purged_count,
-						   (long long) tally->flash_quota,
-						   (long long) tally->slots,
-						   (long long) tally->flash_live);
-	}
-	return voucher_incident_drift(sql, log, code, drift, figures);
+
+	if (uses != 0)
+		appendStringInfo(&drift, "used_count %+lld", (long long) uses);
+	if (slots != 0)
+		appendStringInfo(&drift, "%sflash_quota %+lld", uses != 0 ? ", " : "",
+						 (long long) slots);
+	return voucher_incident_drift(sql, log, code, drift.data,
+								  psprintf("used_count %lld, live ordinary redemptions %lld, purged_count %lld;"
+										   " flash_quota %lld, slots %lld, live flash redemptions %lld.",
+										   (long long) tally->used_count,
+										   (long long) tally->ordinary_live,
+										   (long long) tally->purged_count,
+										   (long long) tally->flash_quota,
+										   (long long) tally->slots,
+										   (long long) tally->flash_live),
+								  "Use voucher_repair() once it is clear who changed the tables.");
 }
 
 static void

@@ -285,10 +285,24 @@ voucher_schedule_due(Oid oid)
 	LWLockAcquire(schedule->lock, LW_SHARED);
 	entry = find_entry(oid, false);
 	if (entry)
-		due = Min((TimestampTz) pg_atomic_read_u64(&entry->due),
-				  entry->database.reconcile_at);
+	{
+		due = (TimestampTz) pg_atomic_read_u64(&entry->due);
+		if (entry->database.service == VOUCHER_SERVICE_SERVED)
+			due = Min(due, voucher_schedule_reconcile_due(&entry->database));
+	}
 	LWLockRelease(schedule->lock);
 	return due;
+}
+
+/*
+ * When are counters to be compared with rows?  DT_NOEND if they are not to be.
+ */
+TimestampTz
+voucher_schedule_reconcile_due(const VoucherDatabase *database)
+{
+	return voucher_reconcile_interval == 0 ? DT_NOEND :
+		TimestampTzPlusMilliseconds(database->reconciled_at,
+									voucher_reconcile_interval);
 }
 
 /*
@@ -403,8 +417,8 @@ voucher_schedule_get(Oid oid, VoucherDatabase *database)
 
 /*
  * End a visit in an orderly way, which failed if the service says so.  Stores
- * what is known now, and the deadline that comes next.  A database with nothing
- * to do gets no entry if it has none.
+ * what is known now, and the deadline that comes next.  A database that needs
+ * no other visit gets no entry if it has none.
  */
 void
 voucher_schedule_end_visit(const VoucherDatabase *database, TimestampTz due)
@@ -413,7 +427,7 @@ voucher_schedule_end_visit(const VoucherDatabase *database, TimestampTz due)
 
 	LWLockAcquire(schedule->lock, LW_EXCLUSIVE);
 	entry = find_entry(database->oid,
-					   database->service != VOUCHER_SERVICE_DORMANT);
+					   database->service == VOUCHER_SERVICE_FAILED || due != DT_NOEND);
 	if (entry)
 		entry->database = *database;
 	schedule->visit_ended = true;
@@ -451,7 +465,6 @@ find_entry(Oid oid, bool make)
 	{
 		unused->database.oid = oid;
 		unused->database.next_visit = DT_NOEND;
-		unused->database.reconcile_at = DT_NOEND;
 	}
 	return unused;
 }

@@ -21,9 +21,12 @@
 #define VOUCHER_SCHEDULE_H
 
 #include "datatype/timestamp.h"
+#include "mb/pg_wchar.h"
+
 #include "input.h"
 
 #define VOUCHER_ERROR_SIZE	256
+#define VOUCHER_CODE_SIZE	(VOUCHER_CODE_MAX_CHARS * MAX_MULTIBYTE_CHAR_LEN + 1)
 
 /* How the worker stands with a database */
 typedef enum VoucherService
@@ -45,16 +48,20 @@ typedef struct VoucherDatabase
 	int			failures;		/* in a row */
 	TimestampTz last_visit;		/* 0 = never */
 	TimestampTz next_visit;		/* as far as known; DT_NOEND = none planned */
-	TimestampTz reconcile_at;	/* next comparison, which is a visit too */
+	TimestampTz reconciled_at;	/* last comparison of all vouchers; 0 = never */
 	int64		expired;		/* holds given back, since the server started */
+	TimestampTz prepared_before;	/* such transactions were looked at */
 	TimestampTz last_error_at;	/* 0 = never */
 	char		last_error[VOUCHER_ERROR_SIZE];
-	char		compared[VOUCHER_CODE_MAX_CHARS * 4 + 1];	/* up to this code, in this
-															 * pass; or "" */
+
+	/* how far the last visit came, if it had to leave off; or "" */
+	char		expired_to[VOUCHER_CODE_SIZE];
+	char		compared_to[VOUCHER_CODE_SIZE];
 } VoucherDatabase;
 
 extern void voucher_schedule_init(void);
 extern bool voucher_schedule_exists(void);
+extern TimestampTz voucher_schedule_reconcile_due(const VoucherDatabase *database);
 
 /* for backends, within a transaction */
 extern void voucher_schedule_note(TimestampTz deadline);

@@ -24,6 +24,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -58,8 +59,15 @@
 /* Vouchers to compare in one transaction */
 #define RECONCILE_BATCH	100
 
-/* Without comparisons, a database is visited this often; milliseconds */
+/*
+ * A database with the extension is visited this often at least, in milliseconds:
+ * for holds whose deadline was not posted, as it was put into the table by
+ * other means, or by a transaction that was prepared.
+ */
 #define HEARTBEAT		(60 * 1000)
+
+/* When a prepared transaction is taken for a forgotten one; milliseconds */
+#define PREPARED_AGE	(60 * 60 * 1000)
 
 /*
  * Settings that would change what a statement means, or end it: an
@@ -98,14 +106,18 @@ static struct
 	char	   *name;			/* of the database */
 	VoucherDatabase database;	/* what is known of it */
 	TimestampTz due;			/* the next deadline */
-	text	   *compared;		/* up to this code; NULL before the first */
+	text	   *expired_to;		/* up to this code; NULL before the first */
+	text	   *compared_to;
 	VoucherLog	log;
 }			visit;
 
 static void pin_settings(void);
+static text *load_code(const char *code);
+static void store_code(const text *code, char *stored);
 static void work(void);
 static Oid	look_around(void);
 static bool is_subscriber(Oid schema);
+static void report_prepared(void);
 static void give_back(void);
 static void reconcile(void);
 static void note_failure(const ErrorData *error);
@@ -126,7 +138,7 @@ voucher_visit_now(Oid schema, int64 *expired, int64 *drifting)
 	VoucherLog	log = {0};
 	text	   *after = NULL;
 
-	voucher_expiry_begin(&expiry, schema, PG_INT32_MAX);
+	voucher_expiry_begin(&expiry, schema, PG_INT32_MAX, NULL);
 	while (voucher_expiry_step(&expiry, voucher_expire_batch, &log))
 		;
 	*expired = expiry.expired;
@@ -157,8 +169,8 @@ voucher_visit_main(Datum arg)
 	visit.due = DT_NOEND;
 	voucher_schedule_get(MyDatabaseId, &visit.database);
 	visit.database.oid = MyDatabaseId;
-	if (visit.database.compared[0] != '\0')
-		visit.compared = cstring_to_text(visit.database.compared);
+	visit.expired_to = load_code(visit.database.expired_to);
+	visit.compared_to = load_code(visit.database.compared_to);
 
 	PG_TRY();
 	{
@@ -178,10 +190,8 @@ voucher_visit_main(Datum arg)
 	}
 	PG_END_TRY();
 
-	visit.database.compared[0] = '\0';
-	if (visit.compared)
-		text_to_cstring_buffer(visit.compared, visit.database.compared,
-							   sizeof(visit.database.compared));
+	store_code(visit.expired_to, visit.database.expired_to);
+	store_code(visit.compared_to, visit.database.compared_to);
 	visit.database.last_visit = GetCurrentTimestamp();
 	voucher_schedule_end_visit(&visit.database, visit.due);
 	proc_exit(0);
@@ -194,6 +204,21 @@ pin_settings(void)
 		SetConfigOption(pinned[i].name, pinned[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
+/* The code up to which the last visit came, or NULL. */
+static text *
+load_code(const char *code)
+{
+	return code[0] != '\0' ? cstring_to_text(code) : NULL;
+}
+
+static void
+store_code(const text *code, char *stored)
+{
+	stored[0] = '\0';
+	if (code)
+		text_to_cstring_buffer(code, stored, VOUCHER_CODE_SIZE);
+}
+
 /*
  * Do what is due, as long as there is time.
  */
@@ -201,7 +226,7 @@ static void
 work(void)
 {
 	VoucherService service = visit.database.service;
-	Oid			schema = look_around();
+	bool		installed = OidIsValid(look_around());
 
 	if (visit.database.service == VOUCHER_SERVICE_SERVED)
 	{
@@ -209,10 +234,9 @@ work(void)
 		reconcile();
 		voucher_incident_end_log(&visit.log);
 	}
-	else
-		/* come by again for a change of mind, if there is an extension */
-		visit.database.reconcile_at = !OidIsValid(schema) ? DT_NOEND :
-			TimestampTzPlusMilliseconds(GetCurrentTimestamp(), HEARTBEAT);
+	if (installed)
+		visit.due = Min(visit.due,
+						TimestampTzPlusMilliseconds(GetCurrentTimestamp(), HEARTBEAT));
 
 	visit.database.failures = 0;
 	if (service == VOUCHER_SERVICE_FAILED)
@@ -237,7 +261,10 @@ look_around(void)
 	else if (is_subscriber(schema))
 		visit.database.service = VOUCHER_SERVICE_DORMANT;
 	else
+	{
 		visit.database.service = VOUCHER_SERVICE_SERVED;
+		report_prepared();
+	}
 	commit();
 	return schema;
 }
@@ -265,6 +292,38 @@ is_subscriber(Oid schema)
 }
 
 /*
+ * Log each prepared transaction of this database that has come of age since the
+ * last visit.
+ */
+static void
+report_prepared(void)
+{
+	TimestampTz before =
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -PREPARED_AGE);
+	Oid			argtypes[] = {TIMESTAMPTZOID, TIMESTAMPTZOID};
+	Datum		values[] = {
+		TimestampTzGetDatum(visit.database.prepared_before),
+		TimestampTzGetDatum(before)
+	};
+
+	SPI_connect();
+	if (SPI_execute_with_args("SELECT gid FROM pg_prepared_xacts"
+							  " WHERE database = current_database()"
+							  " AND prepared > $1 AND prepared <= $2",
+							  2, argtypes, values, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not look for prepared transactions");
+	for (uint64 i = 0; i < SPI_processed; i++)
+		ereport(LOG,
+				errmsg("transaction \"%s\" in database \"%s\" has been prepared for more than an hour",
+					   SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1),
+					   visit.name),
+				errdetail("Holds that it has changed cannot be given back, and voucher_repair() is refused."),
+				errhint("Use COMMIT PREPARED or ROLLBACK PREPARED."));
+	SPI_finish();
+	visit.database.prepared_before = before;
+}
+
+/*
  * Give lapsed holds back, in a transaction for each batch; find the deadline of
  * the next one.
  */
@@ -278,7 +337,7 @@ give_back(void)
 		Oid			schema = begin();
 
 		if (OidIsValid(schema))
-			voucher_expiry_begin(&expiry, schema, MAX_DUE);
+			voucher_expiry_begin(&expiry, schema, MAX_DUE, visit.expired_to);
 		commit();
 		if (!OidIsValid(schema))
 			return;
@@ -293,7 +352,11 @@ give_back(void)
 				expiry.done = expiry.ndue;
 			commit();
 			visit.database.expired += expiry.expired - before;
+			if (expiry.done > 0)
+				visit.expired_to = expiry.due[expiry.done - 1].code;
 		}
+		if (expiry.done == expiry.ndue)
+			visit.expired_to = NULL;
 	} while (expiry.expired > 0 && expiry.next <= GetCurrentTimestamp() &&
 			 !time_is_up());
 
@@ -310,29 +373,26 @@ static void
 reconcile(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int			interval = voucher_reconcile_interval;
 	int64		drifting = 0;
-	bool		more = interval > 0;
+	bool		more = true;
 
-	if (visit.database.reconcile_at > now && visit.database.reconcile_at != DT_NOEND)
+	if (voucher_schedule_reconcile_due(&visit.database) > now)
 		return;
 
-	visit.database.reconcile_at = now;
 	while (more && !time_is_up())
 	{
 		Oid			schema = begin();
 
 		more = OidIsValid(schema) &&
-			voucher_reconcile_step(schema, &visit.compared, RECONCILE_BATCH,
+			voucher_reconcile_step(schema, &visit.compared_to, RECONCILE_BATCH,
 								   &visit.log, &drifting);
 		commit();
 	}
 	if (more)
 		return;
 
-	visit.compared = NULL;
-	visit.database.reconcile_at =
-		TimestampTzPlusMilliseconds(now, interval > 0 ? interval : HEARTBEAT);
+	visit.compared_to = NULL;
+	visit.database.reconciled_at = now;
 }
 
 /*
