@@ -67,6 +67,19 @@ DELETE FROM voucher WHERE code = 'FLASH100';
 SELECT voucher_purge('90 days');
 DO $$ BEGIN WHILE voucher_purge('90 days') > 0 LOOP COMMIT; END LOOP; END $$;
 
+-- Operations; what the worker is about is not for this test
+SELECT count(*) >= 0 AS runs FROM (SELECT datname, state, last_visit, last_error FROM voucher_worker) AS q;
+SELECT kind, voucher_code, detail, seen_at FROM voucher_incident;
+SELECT alive IN (true, false) AND failing IN (true, false) AS runs FROM (
+SELECT bool_and(heartbeat > now() - interval '11 s') IS TRUE AS alive,
+	   coalesce(bool_or(state = 'FAILED'), false) AS failing
+FROM voucher_worker) AS q;
+SELECT count(*) AS overdue FROM voucher_redemption
+WHERE status = 'RESERVED' AND expires_at < now() - interval '1 minute';
+SELECT code, used_count, ordinary_live, orphans, customers_over_limit, drift FROM voucher_reconcile() WHERE drift;
+SELECT voucher_repair('flash100');
+SELECT voucher_run_worker();
+
 -- Privileges
 CREATE ROLE regress_voucher_shop;
 GRANT USAGE ON SCHEMA public TO regress_voucher_shop;
@@ -87,14 +100,19 @@ GRANT SELECT, DELETE,
 	  UPDATE (discount_amount, discount_percent, max_discount_amount, min_order_amount,
 			  total_limit, per_user_limit, hold_time, starts_at, ends_at, enabled)
 	  ON voucher TO regress_voucher_admin;
-GRANT SELECT ON voucher_redemption, voucher_status TO regress_voucher_admin;
-GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate, voucher_purge TO regress_voucher_admin;
+GRANT SELECT ON voucher_redemption, voucher_status, voucher_worker, voucher_incident TO regress_voucher_admin;
+GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate, voucher_purge, voucher_run_worker,
+	  voucher_reconcile, voucher_repair, voucher_worker_databases TO regress_voucher_admin;
 SET ROLE regress_voucher_admin;
 SELECT count(*) FROM voucher_generate(5, 'ten-percent', 'GIFT-', 10) AS code;
 INSERT INTO voucher (code, discount_amount) VALUES ('by-admin', 1) RETURNING code;
 SELECT voucher_set_limit('by-admin', 5);
 SELECT voucher_purge('90 days');
 SELECT remaining FROM voucher_status WHERE code = 'BY-ADMIN';
+SELECT voucher_repair('by-admin'), voucher_run_worker();
+SELECT used_count, drift FROM voucher_reconcile('by-admin');
+SELECT count(datname) >= 0 AS runs FROM voucher_worker;
+SELECT kind FROM voucher_incident;
 UPDATE voucher SET enabled = false WHERE code = 'BY-ADMIN';
 UPDATE voucher SET used_count = 5;
 DELETE FROM voucher WHERE code = 'BY-ADMIN';

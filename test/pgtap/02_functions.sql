@@ -2,7 +2,7 @@
 -- Signatures, properties, privileges, and whose names the functions see.
 \unset ECHO
 \i test/pgtap/setup.sql
-SELECT plan(111);
+SELECT plan(124);
 
 SELECT set_eq($$
     SELECT format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid))
@@ -40,6 +40,23 @@ SELECT is(have, want, p.proname || what)
   ) AS t(have, want, what)
  WHERE p.prorettype = 'voucher_outcome'::regtype
  ORDER BY p.proname;
+
+SELECT set_eq($$
+    SELECT format('%s(%s) %s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid))
+      FROM pg_proc p JOIN member m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+     WHERE p.prorettype <> ALL (ARRAY['voucher_outcome', 'trigger', 'internal']::regtype[])
+$$, ARRAY['voucher_set_limit(code text, total_limit bigint) void',
+          'voucher_generate(n integer, template text, prefix text, length integer) SETOF text',
+          'voucher_purge(older_than interval, batch integer DEFAULT 10000) bigint',
+          'voucher_run_worker(OUT expired bigint, OUT drifting bigint) record',
+          'voucher_reconcile(code text DEFAULT NULL::text) TABLE(code text, total_limit bigint, per_user_limit integer, '
+          'used_count bigint, purged_count bigint, ordinary_live bigint, flash_quota bigint, slots bigint, '
+          'flash_live bigint, orphans bigint, customers_over_limit bigint, drift boolean)',
+          'voucher_repair(code text) bigint',
+          'voucher_worker_databases(OUT datname name, OUT state text, OUT last_visit timestamp with time zone, '
+          'OUT last_error text, OUT last_error_at timestamp with time zone, OUT next_due timestamp with time zone, '
+          'OUT expired bigint, OUT heartbeat timestamp with time zone) SETOF record'],
+    'the other functions');
 
 ---------------------------------------------------------------------------
 -- Privileges
@@ -83,7 +100,14 @@ SELECT is(as_role('voucher_tap_nobody', query), '42501', 'refused without a gran
   FROM unnest(ARRAY[
     $$SELECT (voucher_reserve('ROLE', 1, 'role-0', 100)).result$$,
     $$SELECT (voucher_confirm('ROLE', 'role-0')).result$$,
-    $$SELECT (voucher_release('ROLE', 'role-0')).result$$]) query;
+    $$SELECT (voucher_release('ROLE', 'role-0')).result$$,
+    $$SELECT voucher_set_limit('ROLE', 1)$$,
+    $$SELECT voucher_generate(1, 'ROLE', '', 10)$$,
+    $$SELECT voucher_purge('1 day')$$,
+    $$SELECT voucher_run_worker()$$,
+    $$SELECT voucher_reconcile()$$,
+    $$SELECT voucher_repair('ROLE')$$,
+    $$SELECT voucher_worker_databases()$$]) query;
 SELECT is(as_role('voucher_tap_shop', query), result, 'EXECUTE is all a caller needs: ' || query)
   FROM (VALUES
     (1, $$SELECT (voucher_reserve('ROLE', 1, 'role-1', 100)).result$$, 'RESERVED'),
@@ -97,6 +121,9 @@ SELECT is(as_role('voucher_tap_shop', query), '42501', 'B97: a caller does not r
     'UPDATE voucher SET used_count = 0',
     'DELETE FROM voucher_redemption',
     'INSERT INTO voucher_slot VALUES (''ROLE'', 1)',
+    'SELECT kind FROM voucher_incident',
+    'SELECT code FROM voucher_status',
+    'SELECT datname FROM voucher_worker',
     'SELECT nextval(''voucher_redemption_id_seq'')']) query;
 
 ---------------------------------------------------------------------------
@@ -122,7 +149,9 @@ SELECT is(raised($$SELECT set_config('transaction_read_only', 'on', true), $$ ||
   FROM unnest(ARRAY[
     $$voucher_reserve('ROLE', 4, 'role-5', 100)$$,
     $$voucher_confirm('ROLE', 'role-3')$$,
-    $$voucher_release('ROLE', 'role-3')$$]) call;
+    $$voucher_release('ROLE', 'role-3')$$,
+    $$voucher_run_worker()$$,
+    $$voucher_repair('ROLE')$$]) call;
 SELECT is(state('role-3'), 'RESERVED', 'and nothing came of it');
 
 SELECT is_empty('SELECT * FROM voucher_violations()', 'the invariant holds');
