@@ -19,14 +19,19 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/guc.h"
 #include "utils/resowner.h"
 
 #include "expiry.h"
 #include "scan.h"
 #include "store.h"
 
+/* How long the first attempt at a voucher waits for its lock */
+#define FIRST_PATIENCE	"20ms"
+
 static ErrorData *try_expire(VoucherExpiry *expiry, int first, int n);
-static int64 expire(Oid schema, const VoucherDue *due, int n);
+static int64 expire(const VoucherExpiry *expiry, int first, int n);
+static void postpone(VoucherExpiry *expiry, int first, int n);
 static void set_aside(VoucherExpiry *expiry, VoucherLog *log,
 					  const VoucherDue *due, const ErrorData *error);
 static bool is_contention(const ErrorData *error);
@@ -57,6 +62,7 @@ voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
 									&expiry->due, &expiry->next);
 	qsort_arg(expiry->due, expiry->ndue, sizeof(VoucherDue), compare_due,
 			  unconstify(text *, after));
+	expiry->postponed = expiry->ndue;
 	pfree(aside);
 }
 
@@ -65,15 +71,18 @@ voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
  * is none left.
  *
  * If that fails its vouchers are the next steps, one by one, and if one of
- * those fails, its holds: those that fail alone are set aside.  A voucher that
- * somebody keeps locked, for as long as lock_timeout allows, is left for the
- * next time.  Throws what is not about these rows, such as a cancellation.
+ * those fails, its holds: those that fail alone are set aside.
+ *
+ * A voucher that somebody keeps locked is tried again when all others are done,
+ * and then waited for as long as lock_timeout allows, or left for the next
+ * time.  Throws what is not about these rows, such as a cancellation.
  */
 bool
 voucher_expiry_step(VoucherExpiry *expiry, int batch, VoucherLog *log)
 {
 	int			first = expiry->done;
-	int			n = Min(batch, expiry->ndue - first);
+	bool		again = first >= expiry->postponed;
+	int			n = Min(batch, (again ? expiry->ndue : expiry->postponed) - first);
 	ErrorData  *error;
 
 	if (n == 0)
@@ -81,15 +90,20 @@ voucher_expiry_step(VoucherExpiry *expiry, int batch, VoucherLog *log)
 	if (first < expiry->single_holds)
 		n = 1;
 	else if (first < expiry->single_vouchers)
-		n = same_code(expiry, first, expiry->single_vouchers);
+		n = same_code(expiry, first, Min(first + n, expiry->single_vouchers));
+	else if (again)
+		n = same_code(expiry, first, first + n);
+	expiry->tried = expiry->due[first + n - 1].code;
 
 	error = try_expire(expiry, first, n);
 	if (error == NULL)
 		expiry->done += n;
 	else if (same_code(expiry, first, first + n) < n)
 		expiry->single_vouchers = first + n;
+	else if (is_contention(error) && again)
+		expiry->done += same_code(expiry, first, expiry->ndue);
 	else if (is_contention(error))
-		expiry->done += n;
+		postpone(expiry, first, same_code(expiry, first, expiry->postponed));
 	else if (n > 1)
 		expiry->single_holds = first + n;
 	else
@@ -115,7 +129,7 @@ try_expire(VoucherExpiry *expiry, int first, int n)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		int64		expired = expire(expiry->schema, &expiry->due[first], n);
+		int64		expired = expire(expiry, first, n);
 
 		ReleaseCurrentSubTransaction();
 		expiry->expired += expired;
@@ -152,7 +166,7 @@ try_expire(VoucherExpiry *expiry, int first, int n)
  * A counter that does not cover them is the business of reconciliation.
  */
 static int64
-expire(Oid schema, const VoucherDue *due, int n)
+expire(const VoucherExpiry *expiry, int first, int n)
 {
 	VoucherSql	sql;
 	VoucherUses *expired;
@@ -161,9 +175,13 @@ expire(Oid schema, const VoucherDue *due, int n)
 	int			count;
 
 	for (int i = 0; i < n; i++)
-		ids[i] = due[i].id;
+		ids[i] = expiry->due[first + i].id;
 
-	voucher_sql_open_restricted(&sql, schema);
+	voucher_sql_open_restricted(&sql, expiry->schema);
+	if (first < expiry->postponed)
+		(void) set_config_option("lock_timeout", FIRST_PATIENCE,
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
 	count = voucher_store_expire(&sql, ids, n, &expired);
 	for (int i = 0; i < count; i++)
 	{
@@ -174,6 +192,25 @@ expire(Oid schema, const VoucherDue *due, int n)
 
 	pfree(ids);
 	return total;
+}
+
+/*
+ * Move n of the holds behind the others.
+ */
+static void
+postpone(VoucherExpiry *expiry, int first, int n)
+{
+	int			rest = expiry->ndue - first - n;
+	VoucherDue *moved = palloc(n * sizeof(VoucherDue));
+
+	memcpy(moved, &expiry->due[first], n * sizeof(VoucherDue));
+	memmove(&expiry->due[first], &expiry->due[first + n], rest * sizeof(VoucherDue));
+	memcpy(&expiry->due[first + rest], moved, n * sizeof(VoucherDue));
+	pfree(moved);
+
+	expiry->postponed -= n;
+	expiry->single_vouchers = Max(first, expiry->single_vouchers - n);
+	expiry->single_holds = Max(first, expiry->single_holds - n);
 }
 
 /*

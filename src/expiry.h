@@ -22,7 +22,9 @@ typedef struct VoucherExpiry
 	Oid			schema;
 	VoucherDue *due;			/* in order of code */
 	int			ndue;
-	int			done;			/* so many of them were tried */
+	int			done;			/* so many of them are settled */
+	int			postponed;		/* from here on they are of locked vouchers */
+	text	   *tried;			/* the code that the last step came to */
 	int			single_vouchers;	/* up to here one voucher at a time, */
 	int			single_holds;	/* or one hold, since a batch failed */
 	TimestampTz next;			/* deadline of the first hold after them */

@@ -352,8 +352,8 @@ give_back(void)
 				expiry.done = expiry.ndue;
 			commit();
 			visit.database.expired += expiry.expired - before;
-			if (expiry.done > 0)
-				visit.expired_to = expiry.due[expiry.done - 1].code;
+			if (expiry.tried)
+				visit.expired_to = expiry.tried;
 		}
 		if (expiry.done == expiry.ndue)
 			visit.expired_to = NULL;
