@@ -21,7 +21,7 @@ my $node = start_node('expiry',
 $node->safe_psql(
 	'postgres', q{
 	INSERT INTO voucher (code, discount_amount, total_limit, hold_time)
-	SELECT 'V' || n, 100, 10000, '1 s' FROM generate_series(0, 9) AS n});
+	SELECT 'V' || n, 100, 10000, '300 ms' FROM generate_series(0, 9) AS n});
 
 # Holds "$tag-1" to "$tag-$n", dealt out to V0 to V9.
 sub hold
@@ -30,15 +30,6 @@ sub hold
 	$node->safe_psql('postgres',
 		"SELECT count(voucher_reserve('V' || n % 10, n, '$tag-' || n, 1000))"
 		  . " FROM generate_series(1, $n) AS n");
-}
-
-sub lapsed
-{
-	my ($tag) = @_;
-	$node->poll_query_until('postgres',
-		"SELECT clock_timestamp() > max(expires_at)"
-		  . " FROM voucher_redemption WHERE order_id LIKE '$tag-%'")
-	  or die "$tag does not lapse";
 }
 
 # All holds of this name have come back.  "since": on time, and an expression
@@ -119,10 +110,10 @@ $node->safe_psql(
 	'postgres', q{
 	INSERT INTO voucher (code, discount_amount, hold_time)
 	SELECT 'STEP' || n, 100, '1 s'::interval + n * '500 ms'::interval
-	FROM generate_series(0, 6) AS n;
+	FROM generate_series(0, 4) AS n;
 	SELECT voucher_reserve('STEP' || n, n, 'step-' || n, 1000)
-	FROM generate_series(6, 0, -1) AS n});
-back_ok('step', 7, 'one after the other comes back, each on time (P20)');
+	FROM generate_series(4, 0, -1) AS n});
+back_ok('step', 5, 'one after the other comes back, each on time (P20)');
 
 $node->safe_psql(
 	'postgres', q{
@@ -194,7 +185,7 @@ is(used(), 0, 'when its time has come it is tried again');
 my $holder = session($node);
 hold('locked', 100);
 ask($holder, q{BEGIN;
-	SELECT FROM voucher WHERE code < 'V8' FOR UPDATE;
+	SELECT FROM voucher WHERE code BETWEEN 'V0' AND 'V7' FOR UPDATE;
 	SELECT FROM voucher_redemption WHERE order_id = 'locked-8' FOR UPDATE});
 $node->poll_query_until('postgres',
 	"SELECT count(*) = 19 FROM voucher_redemption"
@@ -211,7 +202,7 @@ $node->safe_psql('postgres', 'CREATE TABLE unlocked AS SELECT clock_timestamp() 
 ask($holder, 'COMMIT');
 $holder->quit;
 back_ok('locked', 100, 'and come back when they are free',
-	since => 'greatest(expires_at, (SELECT at FROM unlocked))');
+	since => '(SELECT at FROM unlocked)');
 is(used(), 0, 'all of them, once');
 
 # Late payments: each client reserves an order, and confirms the one that it
@@ -277,23 +268,23 @@ foreach my $i (1 .. 5)
 	back_ok("launcher$i", 1, "launcher terminated, $i: the hold comes back");
 }
 
-trap('slow-%', 'PERFORM pg_sleep(1)');
-hold('slow', 3);
+# From here on each hold named so takes its time, so that a visit can be met.
+trap('slow-%', 'PERFORM pg_sleep(0.3)');
+hold('slow-ended', 6);
 terminate($node, visit());
-untrap();
-back_ok('slow', 3, 'visit terminated: what it was doing is done by another');
+back_ok('slow-ended', 6, 'visit terminated: another does what it was doing');
 is(used(), $got{CONFIRMED}, 'once');
 
-trap('killed-%', 'PERFORM pg_sleep(1)');
-hold('killed', 3);
+hold('slow-killed', 6);
 $offset = -s $node->logfile;
 kill('KILL', visit()) == 1 or die 'no visit to kill';
 $node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
 $node->poll_query_until('postgres', 'SELECT true') or die 'no recovery';
-untrap();
-back_ok('killed', 3, 'visit killed: the server comes back and so do the holds');
+back_ok('slow-killed', 6, 'visit killed: the server comes back and so do the holds');
 
 # Servers that stop.
+
+$node->safe_psql('postgres', "UPDATE voucher SET hold_time = '1 s'");
 
 hold('restart', 10);
 $node->restart;
@@ -316,26 +307,27 @@ back_ok('crash', 10, 'and come back after a crash',
 
 foreach my $mode (qw(smart fast))
 {
-	trap('busy-%', 'PERFORM pg_sleep(0.2)');
-	hold('busy-' . $mode, 30);
+	hold("slow-$mode", 6);
 	visit();
 	my $from = time;
 	$node->stop($mode);
 	cmp_ok(time - $from, '<', 10, "a busy worker does not hold up a $mode stop");
 	$node->start;
-	untrap();
-	back_ok("busy-$mode", 30, 'what it left is done after the start',
+	back_ok("slow-$mode", 6, 'what it left is done after the start',
 		since => 'greatest(expires_at, pg_postmaster_start_time())');
 }
 is(used(), $got{CONFIRMED}, 'nothing came back twice');
 invariant_ok($node, 'after everything');
 
+# Only what was terminated, and whoever came too early after a crash, complains.
 is( join(
 		"\n",
-		grep { !/terminating background worker|not yet accepting|in recovery mode/ }
-		  server_errors($node)),
+		grep {
+			!/terminating background worker "voucher worker" due to administrator command/
+			  && !/the database system is (?:not yet accepting connections|in recovery mode|starting up)/
+		} server_errors($node)),
 	'',
-	'no error in the log but of what was killed');
+	'no error in the log');
 $node->stop;
 
 done_testing();
