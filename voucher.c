@@ -395,7 +395,7 @@ voucher_installed(PG_FUNCTION_ARGS)
 	if (voucher_schedule_exists())
 		voucher_schedule_note(GetCurrentTimestamp());
 	else
-		ereport(NOTICE,
+		ereport(WARNING,		/* what is less is not shown for a script */
 				errmsg("library \"voucher\" is not preloaded"),
 				errdetail("No background worker gives lapsed holds back."),
 				errhint("Add it to \"shared_preload_libraries\" and restart the server, or call voucher_run_worker() every minute."));

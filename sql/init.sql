@@ -1,6 +1,8 @@
 -- Installing: what the extension brings, and that each object says what it is
-SET client_min_messages = warning;
+-- whether or not the library is preloaded
+SET client_min_messages = error;
 CREATE EXTENSION voucher;
+SET client_min_messages = warning;
 -- the tests call it themselves
 SELECT format('ALTER DATABASE %I SET voucher.worker = off', current_database()) AS worker_off \gset
 :worker_off;

@@ -93,7 +93,9 @@ CREATE DATABASE regress_voucher_schema;
 \c regress_voucher_schema
 SET client_min_messages = warning;
 CREATE SCHEMA "Odd schema";
+SET client_min_messages = error;
 CREATE EXTENSION voucher SCHEMA "Odd schema";
+SET client_min_messages = warning;
 SET search_path = "Odd schema";
 INSERT INTO voucher (code, discount_amount, total_limit) VALUES ('X', 1, 3);
 SELECT result FROM voucher_reserve('x', 1, '1', 10);
@@ -102,7 +104,9 @@ SET search_path = plain;
 SELECT result FROM voucher_reserve('x', 2, '2', 10);
 ALTER EXTENSION voucher SET SCHEMA public;		-- not relocatable
 DROP EXTENSION voucher;
+SET client_min_messages = error;
 CREATE EXTENSION voucher SCHEMA plain;
+SET client_min_messages = warning;
 INSERT INTO voucher (code, discount_amount, total_limit) VALUES ('X', 1, 1);
 SELECT result FROM voucher_reserve('x', 1, '1', 10);
 SELECT result FROM voucher_reserve('x', 2, '2', 10);

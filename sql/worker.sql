@@ -97,7 +97,7 @@ UPDATE voucher SET used_count = used_count - 1 WHERE code = 'HELD';
 SELECT * FROM voucher_run_worker();
 TABLE incidents;
 SELECT voucher_repair('held-2') AS correction;
--- more than ten at a time are counted only
+-- more than five at a time are counted only
 INSERT INTO voucher (code, discount_amount, used_count) SELECT 'HELD-' || n, 5, 1 FROM generate_series(10, 21) AS n;
 SELECT * FROM voucher_run_worker();
 SELECT * FROM voucher_run_worker();
@@ -130,6 +130,10 @@ SELECT complain($$SELECT voucher_repair('held')$$);
 -- its holds lapse like any other
 SELECT lapse('W-(1|2)');
 SELECT * FROM voucher_run_worker();
+-- and when they are gone, so is the incident
+DELETE FROM voucher_redemption WHERE voucher_code = 'HELD';
+SELECT * FROM voucher_run_worker();
+TABLE incidents;
 ROLLBACK;
 
 -- a counter that covers one of three holds

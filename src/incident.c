@@ -19,7 +19,7 @@
 #include "input.h"
 
 /* Lines that one round may log, before it says how many more there are */
-#define MAX_LINES	10
+#define MAX_LINES	5
 
 static VoucherStatement find_set_aside = {
 	"SELECT redemption_id FROM %1$s.voucher_incident"
@@ -49,8 +49,10 @@ static VoucherStatement clear_expiry = {
 	" WHERE r.id = i.redemption_id AND r.status || '' = 'RESERVED')"
 };
 
-static VoucherStatement any_drift = {
-	"SELECT FROM %1$s.voucher_incident WHERE kind = 'DRIFT' LIMIT 1"
+static VoucherStatement next_drift = {
+	"SELECT voucher_code FROM %1$s.voucher_incident"
+	" WHERE kind = 'DRIFT' AND voucher_code > $1 ORDER BY voucher_code LIMIT 1",
+	1, {TEXTOID}
 };
 
 /* returns a row if there is news, which is to be logged if logged_at is set */
@@ -123,12 +125,18 @@ voucher_incident_clear_expiry(VoucherSql *sql)
 }
 
 /*
- * Is any drift on record?
+ * Give the least code after this one that has drift on record, or NULL; a NULL
+ * asks for the very first.  Lives as long as sql is open.
  */
-bool
-voucher_incident_any_drift(VoucherSql *sql)
+text *
+voucher_incident_next_drift(VoucherSql *sql, text *after)
 {
-	return voucher_sql_exists(sql, &any_drift, NULL);
+	Datum		values[] = {PointerGetDatum(after ? after : cstring_to_text(""))};
+	bool		isnull;
+
+	if (voucher_sql_run(sql, &next_drift, values, NULL) == 0)
+		return NULL;
+	return DatumGetTextPCopy(voucher_sql_value(0, 1, &isnull));
 }
 
 /*

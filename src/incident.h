@@ -30,7 +30,7 @@ extern void voucher_incident_expiry(VoucherSql *sql, VoucherLog *log, text *code
 									int64 id, const char *error);
 extern void voucher_incident_clear_expiry(VoucherSql *sql);
 
-extern bool voucher_incident_any_drift(VoucherSql *sql);
+extern text *voucher_incident_next_drift(VoucherSql *sql, text *after);
 extern bool voucher_incident_drift(VoucherSql *sql, VoucherLog *log, text *code,
 								   const char *drift, const char *figures,
 								   const char *hint);

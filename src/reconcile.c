@@ -21,6 +21,7 @@
 
 #include "input.h"
 #include "reconcile.h"
+#include "scan.h"
 #include "store.h"
 #include "tally.h"
 
@@ -85,6 +86,9 @@ voucher_reconcile_rows(Oid schema, text *code, Tuplestorestate *result,
  * Compare the next vouchers, up to max of them, in order of code after *after,
  * which follows; record drift, and log what two looks agree on.  Adds to
  * *drifting how many those are.  False if there is no next voucher.
+ *
+ * Comes to what is on record too, which may be of a code that has no row any
+ * more.
  */
 bool
 voucher_reconcile_step(Oid schema, text **after, int max, VoucherLog *log,
@@ -92,16 +96,25 @@ voucher_reconcile_step(Oid schema, text **after, int max, VoucherLog *log,
 {
 	VoucherSql	sql;
 	MemoryContext context = CurrentMemoryContext;
-	bool		on_record;
+	text	   *on_record;
 
 	voucher_sql_open_restricted(&sql, schema);
-	on_record = voucher_incident_any_drift(&sql);
+	on_record = voucher_incident_next_drift(&sql, *after);
 	for (int i = 0; i < max; i++)
 	{
 		VoucherTally tally;
 		MemoryContext spi_context = MemoryContextSwitchTo(context);
 		text	   *code = voucher_tally_next_code(schema, *after);
+		bool		recorded = false;
 
+		if (on_record)
+		{
+			int			order = code ? voucher_scan_compare_text(on_record, code) : -1;
+
+			recorded = order <= 0;
+			if (order < 0)
+				code = DatumGetTextPCopy(PointerGetDatum(on_record));
+		}
 		MemoryContextSwitchTo(spi_context);
 		if (code == NULL)
 		{
@@ -114,8 +127,10 @@ voucher_reconcile_step(Oid schema, text **after, int max, VoucherLog *log,
 		voucher_tally(schema, code, &tally);
 		if (voucher_tally_has_drift(&tally))
 			*drifting += record_drift(&sql, log, code, &tally) ? 1 : 0;
-		else if (on_record)
+		else if (recorded)
 			voucher_incident_clear_drift(&sql, code);
+		if (recorded)
+			on_record = voucher_incident_next_drift(&sql, code);
 	}
 	voucher_sql_close(&sql);
 	return true;

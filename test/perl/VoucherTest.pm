@@ -37,7 +37,8 @@ sub start_node
 		'log_statement = none',
 		$opt{conf} || '');
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION voucher');
+	$node->safe_psql('postgres',
+		'SET client_min_messages = error; CREATE EXTENSION voucher');
 	load_invariant($node, 'postgres');
 	return $node;
 }
