@@ -6,8 +6,8 @@ DATA        = voucher--1.0.sql
 
 MODULE_big  = voucher
 OBJS        = voucher.o $(addprefix src/,launcher.o visit.o expiry.o reconcile.o \
-              incident.o admission.o generate.o purge.o guard.o terms.o store.o \
-              sql.o owner.o rows.o tally.o scan.o schedule.o input.o guc.o)
+              incident.o admission.o capacity.o generate.o purge.o guard.o \
+              terms.o store.o slots.o sql.o owner.o rows.o tally.o scan.o schedule.o input.o guc.o)
 INCS        = $(patsubst %.o,%.h,$(filter src/%,$(OBJS))) src/columns.h src/compat.h
 PGFILEDESC  = "voucher - limited-use vouchers, never one use too many"
 
@@ -15,7 +15,7 @@ PG_CPPFLAGS = -I$(srcdir)/src -DVOUCHER_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS  += -Wextra -Wno-unused-parameter -Wno-sign-compare \
               -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 
-REGRESS        = init calls errors more_calls admin purge worker guards privileges hostile session readme drop
+REGRESS        = init calls errors more_calls admin purge worker flash guards privileges hostile session readme drop
 REGRESS_OPTS   = --encoding=UTF8
 ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-reserve-customer reserve-release reserve-confirm \

@@ -27,6 +27,7 @@ CREATE TABLE @extschema@.voucher (
 	total_limit			bigint,
 	used_count			bigint NOT NULL DEFAULT 0,
 	flash_quota			integer NOT NULL DEFAULT 0,
+	flash				boolean NOT NULL DEFAULT false,
 	per_user_limit		integer DEFAULT 1,
 	hold_time			interval,
 	starts_at			timestamptz NOT NULL DEFAULT now(),
@@ -233,6 +234,18 @@ AS 'MODULE_PATHNAME', 'voucher_set_limit'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
 REVOKE ALL ON FUNCTION @extschema@.voucher_set_limit(text, bigint) FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.voucher_flash_open(code text, quota integer DEFAULT NULL)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'voucher_flash_open'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_flash_open(text, integer) FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.voucher_flash_close(code text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'voucher_flash_close'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000;
+REVOKE ALL ON FUNCTION @extschema@.voucher_flash_close(text) FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.voucher_generate(n integer, template text,
 											 prefix text, length integer)
 RETURNS SETOF text
@@ -288,7 +301,7 @@ SELECT v.code,
 	   v.per_user_limit,
 	   v.starts_at,
 	   v.ends_at,
-	   v.flash_quota > 0 AS flash
+	   v.flash
 FROM @extschema@.voucher AS v,
 	 LATERAL (SELECT count(*) AS uses FROM @extschema@.voucher_redemption AS h
 			  WHERE h.voucher_code = v.code AND h.status = 'RESERVED') AS r,
@@ -342,7 +355,8 @@ COMMENT ON COLUMN @extschema@.voucher.max_discount_amount IS 'cap on the discoun
 COMMENT ON COLUMN @extschema@.voucher.min_order_amount IS 'least order amount before the discount, in minor units; NULL: none';
 COMMENT ON COLUMN @extschema@.voucher.total_limit IS 'uses that may be live at once, in all; 0: nobody, NULL: unlimited';
 COMMENT ON COLUMN @extschema@.voucher.used_count IS 'live ordinary uses, reserved and confirmed, purged ones included';
-COMMENT ON COLUMN @extschema@.voucher.flash_quota IS 'uses moved to voucher_slot for a flash sale';
+COMMENT ON COLUMN @extschema@.voucher.flash_quota IS 'uses that are rows of voucher_slot';
+COMMENT ON COLUMN @extschema@.voucher.flash IS 'open as a flash sale: a use is a slot, as long as there is one';
 COMMENT ON COLUMN @extschema@.voucher.per_user_limit IS 'uses that one customer may have live at once; NULL: unlimited';
 COMMENT ON COLUMN @extschema@.voucher.hold_time IS 'how long a use is held before it lapses, at most 90 days; NULL: the setting voucher.hold_time';
 COMMENT ON COLUMN @extschema@.voucher.starts_at IS 'first instant at which it can be reserved';
@@ -407,6 +421,8 @@ COMMENT ON FUNCTION @extschema@.voucher_confirm_or_raise(text, text) IS 'voucher
 COMMENT ON FUNCTION @extschema@.voucher_release_or_raise(text, text) IS 'voucher_release, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_redeem_or_raise(text, bigint, text, bigint) IS 'voucher_redeem, with a refusal as an ERROR of class VC';
 COMMENT ON FUNCTION @extschema@.voucher_set_limit(text, bigint) IS 'set the total_limit of a voucher, beside calls in flight';
+COMMENT ON FUNCTION @extschema@.voucher_flash_open(text, integer) IS 'open a voucher as a flash sale: its uses, or so many of them, become slots; returns how many';
+COMMENT ON FUNCTION @extschema@.voucher_flash_close(text) IS 'make a flash voucher an ordinary one; returns how many slots calls in flight still hold';
 COMMENT ON FUNCTION @extschema@.voucher_generate(integer, text, text, integer) IS 'make n vouchers with the terms of another one and random codes; returns the codes';
 COMMENT ON FUNCTION @extschema@.voucher_purge(interval, integer) IS 'delete a batch of old history; returns how many rows that was';
 COMMENT ON FUNCTION @extschema@.voucher_run_worker() IS 'one round of the worker: give lapsed holds back, compare counters with rows';

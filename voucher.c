@@ -13,11 +13,13 @@
  *	  reconcile  compares counters with rows, and repairs
  *	  incident   what the worker has noticed
  *	  admission  who gets a use, keeps it, or gives it back
+ *	  capacity   how many uses there are, and which of them are slots
  *	  generate   many vouchers with the same terms
  *	  purge      deletes old history
  *	  guard      the triggers on table voucher
  *	  terms      what a voucher grants, to whom and when
  *	  store      every change to vouchers and redemptions, by SQL
+ *	  slots      the uses of a flash voucher, row by row
  *	  sql        statements, prepared once
  *	  owner      being the owner of the tables meanwhile
  *	  rows       every look-up of them
@@ -53,6 +55,7 @@
 #include "utils/timestamp.h"
 
 #include "admission.h"
+#include "capacity.h"
 #include "compat.h"
 #include "generate.h"
 #include "guard.h"
@@ -120,6 +123,8 @@ PG_FUNCTION_INFO_V1(voucher_confirm_or_raise);
 PG_FUNCTION_INFO_V1(voucher_release_or_raise);
 PG_FUNCTION_INFO_V1(voucher_redeem_or_raise);
 PG_FUNCTION_INFO_V1(voucher_set_limit);
+PG_FUNCTION_INFO_V1(voucher_flash_open);
+PG_FUNCTION_INFO_V1(voucher_flash_close);
 PG_FUNCTION_INFO_V1(voucher_generate);
 PG_FUNCTION_INFO_V1(voucher_purge);
 PG_FUNCTION_INFO_V1(voucher_run_worker);
@@ -262,8 +267,34 @@ voucher_set_limit(PG_FUNCTION_ARGS)
 	text	   *code = voucher_input_code(fcinfo, 0, "code");
 	int64		limit = voucher_input_limit(fcinfo, 1);
 
-	voucher_admission_set_limit(schema, code, limit);
+	voucher_capacity_set_limit(schema, code, limit);
 	PG_RETURN_VOID();
+}
+
+/*
+ * voucher_flash_open(code, quota)
+ */
+Datum
+voucher_flash_open(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	text	   *code = voucher_input_code(fcinfo, 0, "code");
+	int32		quota = PG_ARGISNULL(1) ? 0 :
+		voucher_input_int32(fcinfo, 1, "quota", 1, PG_INT32_MAX);
+
+	PG_RETURN_INT32(voucher_capacity_flash_open(schema, code, quota));
+}
+
+/*
+ * voucher_flash_close(code)
+ */
+Datum
+voucher_flash_close(PG_FUNCTION_ARGS)
+{
+	Oid			schema = begin_change(fcinfo);
+	text	   *code = voucher_input_code(fcinfo, 0, "code");
+
+	PG_RETURN_INT32(voucher_capacity_flash_close(schema, code));
 }
 
 /*

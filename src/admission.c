@@ -22,6 +22,8 @@
  */
 #include "postgres.h"
 
+#include "commands/trigger.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
@@ -29,6 +31,7 @@
 #include "guc.h"
 #include "input.h"
 #include "schedule.h"
+#include "slots.h"
 
 /*
  * A call that looks again has lost to somebody who got something done, so a
@@ -36,7 +39,7 @@
  */
 #define MAX_ROUNDS	100
 
-/* Lapsed holds to try, as other sessions may be working on the first ones */
+/* Lapsed holds or slots to try, as others may be working on the first ones */
 #define MAX_CANDIDATES	64
 
 const char *const voucher_result_names[] = {
@@ -104,15 +107,19 @@ static const Transition extension = {
 
 static VoucherOutcome admit(Oid schema, const VoucherRequest *request,
 							VoucherState wanted);
-static bool decide_without_taking(const VoucherRequest *request,
+static bool decide_without_taking(VoucherSql *sql, Oid schema,
+								  const VoucherRequest *request,
 								  const VoucherFacts *facts, int64 returned,
-								  TimestampTz now, VoucherOutcome *outcome);
+								  TimestampTz now, int32 *slot_no,
+								  VoucherOutcome *outcome);
+static int32 find_slot(VoucherSql *sql, Oid schema, text *code,
+					   const VoucherFacts *facts);
 static int	find_lapsed(Oid schema, const VoucherRequest *request,
 						VoucherResult refused, TimestampTz now,
 						int64 *ids, int max);
 static bool expire_for(VoucherSql *sql, Oid schema,
 					   const VoucherRequest *request, VoucherResult refused,
-					   TimestampTz now);
+					   TimestampTz now, int64 *returned);
 static VoucherOutcome settle(Oid schema, text *code, text *order_id,
 							 const Transition *transition, int64 hold);
 static int64 hold_time(const VoucherTerms *terms);
@@ -171,19 +178,22 @@ voucher_admission_check(Oid schema, const VoucherRequest *request)
 	VoucherFacts facts;
 	VoucherOutcome outcome;
 	TimestampTz now;
+	int32		slot_no = 0;
 	int64		id;
 
 	voucher_rows_look(schema, request, &facts);
 	now = GetCurrentTimestamp();
 
-	if (decide_without_taking(request, &facts, 0, now, &outcome))
+	if (decide_without_taking(NULL, schema, request, &facts, 0, now, &slot_no,
+							  &outcome))
 	{
 		/* a reserve would give a lapsed hold back first, and decide again */
 		if (find_lapsed(schema, request, outcome.result, now, &id, 1) == 0)
 			return outcome;
 		if (outcome.result == VOUCHER_ALREADY_USED)
 			facts.uses--;
-		if (decide_without_taking(request, &facts, 1, now, &outcome))
+		if (decide_without_taking(NULL, schema, request, &facts, 1, now,
+								  &slot_no, &outcome))
 			return outcome;
 	}
 
@@ -239,37 +249,6 @@ voucher_admission_extend(Oid schema, text *code, text *order_id, int64 hold)
 }
 
 /*
- * Set the total_limit of a voucher; PG_INT64_MAX for none.
- *
- * Waits for calls in flight on the voucher, and throws if more uses than that
- * are live then, or if there is no such voucher.
- */
-void
-voucher_admission_set_limit(Oid schema, text *code, int64 limit)
-{
-	VoucherSql sql;
-	VoucherFacts facts;
-
-	voucher_sql_open(&sql, schema);
-	for (int rounds = 0; !voucher_store_set_limit(&sql, code, limit);)
-	{
-		if (!voucher_rows_voucher(schema, code, &facts))
-			ereport(ERROR,
-					errcode(ERRCODE_UNDEFINED_OBJECT),
-					errmsg("voucher \"%s\" does not exist", voucher_printable(code)));
-		if (facts.in_use > limit)
-			ereport(ERROR,
-					errcode(ERRCODE_CHECK_VIOLATION),
-					errmsg("limit %lld of voucher \"%s\" is below the number in use, %lld",
-						   (long long) limit, voucher_printable(code),
-						   (long long) facts.in_use),
-					errhint("Disable the voucher, and lower the limit when uses have come back."));
-		check_rounds(++rounds);
-	}
-	voucher_sql_close(&sql);
-}
-
-/*
  * Take one use of a voucher for an order, RESERVED or CONFIRMED as wanted.
  */
 static VoucherOutcome
@@ -277,7 +256,9 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 {
 	VoucherSql sql;
 	VoucherOutcome outcome;
-	int64		returned = 0;	/* lapsed holds given back, still counted */
+	bool		expired = false;	/* was a lapsed hold given back? */
+	int64		returned = 0;	/* those that are still counted */
+	int32		slot_no = 0;	/* locked by this call */
 	int			rounds = 0;
 
 	voucher_sql_open(&sql, schema);
@@ -290,12 +271,14 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 		voucher_rows_look(schema, request, &facts);
 		now = GetCurrentTimestamp();
 
-		if (decide_without_taking(request, &facts, returned, now, &outcome))
+		if (decide_without_taking(&sql, schema, request, &facts, returned, now,
+								  &slot_no, &outcome))
 		{
-			if (returned > 0 ||
-				!expire_for(&sql, schema, request, outcome.result, now))
+			if (expired ||
+				!expire_for(&sql, schema, request, outcome.result, now,
+							&returned))
 				break;
-			returned = 1;
+			expired = true;
 			continue;
 		}
 		check_rounds(rounds++);
@@ -312,15 +295,18 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 		redemption.discount_amount =
 			voucher_terms_discount(&facts.terms, request->order_amount);
 		redemption.state = wanted;
+		redemption.slot_no = slot_no;
 		redemption.expires_at = wanted == VOUCHER_STATE_RESERVED ?
 			now + hold_time(&facts.terms) : now;
 
 		if (!voucher_store_insert(&sql, request,
 								  facts.free_use_no, now, &redemption))
 			continue;
-		if (voucher_store_take(&sql, request->code, &facts.terms, returned))
+		if (slot_no > 0 ||
+			voucher_store_take(&sql, request->code, &facts.terms, returned))
 		{
-			returned = 0;
+			if (slot_no == 0)
+				returned = 0;
 			outcome = wanted == VOUCHER_STATE_RESERVED ?
 				grant(VOUCHER_RESERVED, &redemption, true, NULL) :
 				grant(VOUCHER_CONFIRMED, &redemption, false, NULL);
@@ -340,14 +326,18 @@ admit(Oid schema, const VoucherRequest *request, VoucherState wanted)
 /*
  * Answer a reserve from the facts alone, if they decide it: a retry or a
  * refusal, the first that applies in the order that is promised.  False if a
- * use has to be taken.
+ * use has to be taken: the slot *slot_no, which is locked then unless sql is
+ * NULL, or an ordinary one if that is 0.
  *
  * The look-up of the order comes first, so that a retry succeeds although the
  * sale is over by now; the limits come last.
  */
 static bool
-decide_without_taking(const VoucherRequest *request, const VoucherFacts *facts,
-					  int64 returned, TimestampTz now, VoucherOutcome *outcome)
+decide_without_taking(VoucherSql *sql, Oid schema,
+					  const VoucherRequest *request,
+					  const VoucherFacts *facts, int64 returned,
+					  TimestampTz now, int32 *slot_no,
+					  VoucherOutcome *outcome)
 {
 	const char *reason;
 
@@ -371,12 +361,44 @@ decide_without_taking(const VoucherRequest *request, const VoucherFacts *facts,
 	else if (facts->terms.per_user_limit > 0 &&
 			 facts->uses >= facts->terms.per_user_limit)
 		*outcome = refuse(VOUCHER_ALREADY_USED, NULL);
+	else if (*slot_no > 0)
+		return false;			/* locked in the round before */
+	else if (facts->flash &&
+			 (*slot_no = find_slot(sql, schema, request->code, facts)) > 0)
+		return false;
 	else if (facts->in_use - returned >= facts->total_limit)
 		*outcome = refuse(VOUCHER_OUT_OF_STOCK, NULL);
 	else
 		return false;
 
 	return true;
+}
+
+/*
+ * Find a free slot of a flash voucher, and lock it unless sql is NULL.  0 if
+ * there is none; one that a call in flight has may come back.
+ *
+ * Starts at random, so that callers get out of each other's way.
+ */
+static int32
+find_slot(VoucherSql *sql, Oid schema, text *code, const VoucherFacts *facts)
+{
+	int32		slots[MAX_CANDIDATES];
+	int32		from = 1 + pg_prng_uint64_range(&pg_global_prng_state, 0,
+												Max(facts->flash_quota - 1, 0));
+	int			found = voucher_slots_find_free(schema, code, from, slots,
+												sql ? MAX_CANDIDATES : 1);
+
+	/* it turns off the foreign key that ties a use to its slot */
+	if (sql && SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("a flash voucher cannot be reserved while \"session_replication_role\" is \"replica\""));
+
+	for (int i = 0; i < found; i++)
+		if (sql == NULL || voucher_slots_lock_free(sql, schema, code, slots[i]))
+			return slots[i];
+	return 0;
 }
 
 /*
@@ -402,11 +424,12 @@ find_lapsed(Oid schema, const VoucherRequest *request, VoucherResult refused,
 }
 
 /*
- * Give back one such hold: expiry works without any worker.
+ * Give back one such hold: expiry works without any worker.  *returned is 1 if
+ * that was an ordinary use, which is still counted.
  */
 static bool
 expire_for(VoucherSql *sql, Oid schema, const VoucherRequest *request,
-		   VoucherResult refused, TimestampTz now)
+		   VoucherResult refused, TimestampTz now, int64 *returned)
 {
 	int64		ids[MAX_CANDIDATES];
 	int			found = find_lapsed(schema, request, refused, now,
@@ -414,8 +437,13 @@ expire_for(VoucherSql *sql, Oid schema, const VoucherRequest *request,
 	VoucherUses *expired;
 
 	for (int i = 0; i < found; i++)
+	{
 		if (voucher_store_expire(sql, &ids[i], 1, &expired) > 0)
+		{
+			*returned = expired[0].ordinary;
 			return true;
+		}
+	}
 	return false;
 }
 
@@ -461,7 +489,7 @@ settle(Oid schema, text *code, text *order_id, const Transition *transition,
 		redemption.expires_at = GetCurrentTimestamp() + hold;
 		if (transition->change(&sql, &redemption))
 		{
-			if (transition->gives_back)
+			if (transition->gives_back && redemption.slot_no == 0)
 				give_back(&sql, code, 1);
 			outcome = grant(transition->result, &redemption,
 							transition->has_deadline, NULL);

@@ -62,6 +62,5 @@ extern VoucherOutcome voucher_admission_refund(Oid schema, text *code,
 											   text *order_id);
 extern VoucherOutcome voucher_admission_extend(Oid schema, text *code,
 											   text *order_id, int64 hold);
-extern void voucher_admission_set_limit(Oid schema, text *code, int64 limit);
 
 #endif							/* VOUCHER_ADMISSION_H */

@@ -24,6 +24,7 @@ enum
 	Anum_voucher_total_limit,
 	Anum_voucher_used_count,
 	Anum_voucher_flash_quota,
+	Anum_voucher_flash,
 	Anum_voucher_per_user_limit,
 	Anum_voucher_hold_time,
 	Anum_voucher_starts_at,
@@ -31,6 +32,13 @@ enum
 	Anum_voucher_enabled,
 	Anum_voucher_created_at,
 	Anum_voucher_purged_count
+};
+
+/* Columns of table voucher_slot */
+enum
+{
+	Anum_slot_voucher_code = 1,
+	Anum_slot_no
 };
 
 /* Columns of table voucher_redemption */

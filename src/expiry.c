@@ -185,7 +185,9 @@ expire(const VoucherExpiry *expiry, int first, int n)
 	count = voucher_store_expire(&sql, ids, n, &expired);
 	for (int i = 0; i < count; i++)
 	{
-		(void) voucher_store_give_back(&sql, expired[i].code, expired[i].uses);
+		if (expired[i].ordinary > 0)
+			(void) voucher_store_give_back(&sql, expired[i].code,
+										   expired[i].ordinary);
 		total += expired[i].uses;
 	}
 	voucher_sql_close(&sql);

@@ -417,9 +417,11 @@ read_voucher(Oid schema, text *code, Snapshot snapshot, VoucherFacts *facts)
 
 		facts->total_limit =
 			voucher_scan_int64(&rows, Anum_voucher_total_limit, PG_INT64_MAX);
-		facts->in_use =
-			voucher_scan_int64(&rows, Anum_voucher_used_count, 0) +
+		facts->flash = voucher_scan_bool(&rows, Anum_voucher_flash);
+		facts->flash_quota =
 			voucher_scan_int32(&rows, Anum_voucher_flash_quota, 0);
+		facts->in_use = facts->flash_quota +
+			voucher_scan_int64(&rows, Anum_voucher_used_count, 0);
 	}
 
 	voucher_scan_end(&rows);
@@ -504,6 +506,7 @@ read_redemption(VoucherScan *rows, VoucherRedemption *redemption)
 	char	   *state = TextDatumGetCString(voucher_scan_datum(rows, state_column));
 
 	redemption->id = voucher_scan_int64(rows, Anum_redemption_id, 0);
+	redemption->slot_no = voucher_scan_int32(rows, Anum_redemption_slot_no, 0);
 	redemption->discount_amount =
 		voucher_scan_int64(rows, Anum_redemption_discount_amount, 0);
 	redemption->expires_at = voucher_scan_int64(rows, Anum_redemption_expires_at, 0);

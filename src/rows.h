@@ -49,6 +49,7 @@ typedef struct VoucherRedemption
 {
 	int64		id;
 	VoucherState state;
+	int32		slot_no;		/* 0: an ordinary use */
 	int64		discount_amount;
 	TimestampTz expires_at;
 } VoucherRedemption;
@@ -68,6 +69,8 @@ typedef struct VoucherFacts
 	VoucherTerms terms;
 	int64		total_limit;	/* PG_INT64_MAX = unlimited */
 	int64		in_use;			/* used_count and flash_quota */
+	int32		flash_quota;
+	bool		flash;			/* is it open as a flash sale? */
 
 	/* the customer's live uses of it; counted under a per_user_limit only */
 	int32		uses;			/* counting stops one above the limit */

@@ -55,7 +55,9 @@ typedef enum StoreStatement
 	STMT_GIVE_BACK,
 	STMT_GIVE_BACK_ALL,
 	STMT_SET_LIMIT,
+	STMT_SET_FLASH,
 	STMT_LOCK,
+	STMT_TRY_LOCK,
 	STMT_SET_USED,
 	STMT_COPY,
 	STMT_ENDED,
@@ -72,24 +74,26 @@ static VoucherStatement statements[] =
 		3, {INT8OID, INT4OID, INT4OID}
 	},
 	[STMT_EXPIRE] = {
-		"WITH expired AS (UPDATE %1$s.voucher_redemption"
+		"WITH lapsed AS MATERIALIZED (SELECT id, slot_no FROM %1$s.voucher_redemption"
+		" WHERE id = ANY ($1) AND " RESERVED " AND expires_at <= clock_timestamp()"
+		" FOR UPDATE SKIP LOCKED),"
+		" expired AS (UPDATE %1$s.voucher_redemption"
 		" SET status = 'RELEASED', released_at = clock_timestamp(),"
 		" release_reason = 'EXPIRED', slot_no = NULL"
-		" WHERE id = ANY (ARRAY(SELECT id FROM %1$s.voucher_redemption"
-		" WHERE id = ANY ($1) AND " RESERVED " AND expires_at <= clock_timestamp()"
-		" FOR UPDATE SKIP LOCKED))"
-		" AND " RESERVED " RETURNING voucher_code)"
-		" SELECT voucher_code, count(*) FROM expired GROUP BY 1 ORDER BY 1",
+		" WHERE id = ANY (ARRAY(SELECT id FROM lapsed))"
+		" AND " RESERVED " RETURNING id, voucher_code)"
+		" SELECT voucher_code, count(*), count(*) FILTER (WHERE slot_no IS NULL)"
+		" FROM expired JOIN lapsed USING (id) GROUP BY 1 ORDER BY 1",
 		1, {INT8ARRAYOID}
 	},
 	[STMT_INSERT] = {
 		"INSERT INTO %1$s.voucher_redemption (voucher_code, customer_id,"
-		" order_id, order_amount, status, discount_amount, use_no,"
+		" order_id, order_amount, status, discount_amount, use_no, slot_no,"
 		" created_at, expires_at, confirmed_at)"
-		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 		" ON CONFLICT DO NOTHING RETURNING id",
-		10, {TEXTOID, INT8OID, TEXTOID, INT8OID, TEXTOID, INT8OID, INT4OID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
+		11, {TEXTOID, INT8OID, TEXTOID, INT8OID, TEXTOID, INT8OID, INT4OID,
+		INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
 	},
 	[STMT_REMOVE] = {
 		"DELETE FROM %1$s.voucher_redemption WHERE id = $1",
@@ -105,15 +109,15 @@ static VoucherStatement statements[] =
 		"UPDATE %1$s.voucher_redemption"
 		" SET status = 'RELEASED', released_at = clock_timestamp(),"
 		" release_reason = 'RELEASED', slot_no = NULL"
-		" WHERE id = $1 AND " RESERVED,
-		1, {INT8OID}
+		" WHERE id = $1 AND " RESERVED " AND coalesce(slot_no, 0) = $2",
+		2, {INT8OID, INT4OID}
 	},
 	[STMT_REFUND] = {
 		"UPDATE %1$s.voucher_redemption"
 		" SET status = 'RELEASED', released_at = clock_timestamp(),"
 		" release_reason = 'REFUNDED', slot_no = NULL"
-		" WHERE id = $1 AND status || '' = 'CONFIRMED'",
-		1, {INT8OID}
+		" WHERE id = $1 AND status || '' = 'CONFIRMED' AND coalesce(slot_no, 0) = $2",
+		2, {INT8OID, INT4OID}
 	},
 	[STMT_EXTEND] = {
 		"UPDATE %1$s.voucher_redemption"
@@ -141,12 +145,24 @@ static VoucherStatement statements[] =
 		1, {TEXTOID}
 	},
 	[STMT_SET_LIMIT] = {
-		"UPDATE %1$s.voucher SET total_limit = nullif($2, 9223372036854775807)"
-		" WHERE code = $1 AND used_count + flash_quota <= $2",
-		2, {TEXTOID, INT8OID}
+		"UPDATE %1$s.voucher SET total_limit = nullif($2, 9223372036854775807),"
+		" flash_quota = flash_quota + $3"
+		" WHERE code = $1 AND used_count + flash_quota + $3 <= $2",
+		3, {TEXTOID, INT8OID, INT4OID}
+	},
+	[STMT_SET_FLASH] = {
+		"UPDATE %1$s.voucher SET flash = $2, flash_quota = flash_quota + $3,"
+		" used_count = used_count + $4"
+		" WHERE code = $1"
+		" AND (total_limit IS NULL OR used_count + flash_quota + $3 + $4 <= total_limit)",
+		4, {TEXTOID, BOOLOID, INT4OID, INT8OID}
 	},
 	[STMT_LOCK] = {
 		"SELECT FROM %1$s.voucher WHERE code = $1 FOR NO KEY UPDATE",
+		1, {TEXTOID}
+	},
+	[STMT_TRY_LOCK] = {
+		"SELECT FROM %1$s.voucher WHERE code = $1 FOR NO KEY UPDATE SKIP LOCKED",
 		1, {TEXTOID}
 	},
 	[STMT_SET_USED] = {
@@ -193,6 +209,8 @@ static VoucherStatement statements[] =
 static uint64 run(VoucherSql *sql, StoreStatement statement, Datum *values,
 				  const char *nulls);
 static bool run_by_id(VoucherSql *sql, StoreStatement statement, int64 id);
+static bool run_to_free(VoucherSql *sql, StoreStatement statement,
+						const VoucherRedemption *redemption);
 static Datum int8_array(const int64 *values, int n);
 
 /*
@@ -219,8 +237,8 @@ voucher_store_number_use(VoucherSql *sql, int64 id, int32 use_no,
  * RESERVED to RELEASED, those of the holds that have lapsed and that no other
  * session is working on; never waits.  Fills in for each voucher, in order of
  * code, how many of its holds that were, and returns the number of vouchers.
- * The uses stay counted: the caller takes them over, or gives them back with
- * voucher_store_give_back().
+ * The ordinary uses stay counted: the caller takes them over, or gives them
+ * back with voucher_store_give_back().
  */
 int
 voucher_store_expire(VoucherSql *sql, const int64 *ids, int nids,
@@ -236,6 +254,7 @@ voucher_store_expire(VoucherSql *sql, const int64 *ids, int nids,
 
 		(*expired)[i].code = DatumGetTextPCopy(voucher_sql_value(i, 1, &isnull));
 		(*expired)[i].uses = DatumGetInt64(voucher_sql_value(i, 2, &isnull));
+		(*expired)[i].ordinary = DatumGetInt64(voucher_sql_value(i, 3, &isnull));
 	}
 	SPI_freetuptable(SPI_tuptable);
 	return count;
@@ -243,10 +262,11 @@ voucher_store_expire(VoucherSql *sql, const int64 *ids, int nids,
 
 /*
  * Insert a redemption in the given state (RESERVED or CONFIRMED), with the
- * given discount and deadline, and learn its id.  A use_no of 0 means none.
+ * given slot, discount and deadline, and learn its id.  A use_no or slot_no of
+ * 0 means none.
  *
- * False if another live redemption has the order id or the use_no.  Waits for
- * an uncommitted one to end.
+ * False if another live redemption has the order id, the use_no or the slot.
+ * Waits for an uncommitted one to end.
  */
 bool
 voucher_store_insert(VoucherSql *sql, const VoucherRequest *request,
@@ -261,17 +281,20 @@ voucher_store_insert(VoucherSql *sql, const VoucherRequest *request,
 		CStringGetTextDatum(voucher_state_names[redemption->state]),
 		Int64GetDatum(redemption->discount_amount),
 		Int32GetDatum(use_no),
+		Int32GetDatum(redemption->slot_no),
 		TimestampTzGetDatum(now),
 		TimestampTzGetDatum(redemption->expires_at),
 		TimestampTzGetDatum(now)
 	};
-	char		nulls[] = "          ";
+	char		nulls[] = "           ";
 	bool		isnull;
 
 	if (use_no == 0)
 		nulls[6] = 'n';
+	if (redemption->slot_no == 0)
+		nulls[7] = 'n';
 	if (redemption->state != VOUCHER_STATE_CONFIRMED)
-		nulls[9] = 'n';
+		nulls[10] = 'n';
 
 	if (run(sql, STMT_INSERT, values, nulls) == 0)
 		return false;
@@ -299,13 +322,13 @@ voucher_store_confirm(VoucherSql *sql, VoucherRedemption *redemption)
 }
 
 /*
- * RESERVED to RELEASED, likewise.  The use stays counted until
- * voucher_store_give_back().
+ * RESERVED to RELEASED, likewise, and with slot_no as given.  An ordinary use
+ * stays counted until voucher_store_give_back().
  */
 bool
 voucher_store_release(VoucherSql *sql, VoucherRedemption *redemption)
 {
-	return run_by_id(sql, STMT_RELEASE, redemption->id);
+	return run_to_free(sql, STMT_RELEASE, redemption);
 }
 
 /*
@@ -314,7 +337,7 @@ voucher_store_release(VoucherSql *sql, VoucherRedemption *redemption)
 bool
 voucher_store_refund(VoucherSql *sql, VoucherRedemption *redemption)
 {
-	return run_by_id(sql, STMT_REFUND, redemption->id);
+	return run_to_free(sql, STMT_REFUND, redemption);
 }
 
 /*
@@ -384,15 +407,39 @@ voucher_store_give_back(VoucherSql *sql, text *code, int64 uses)
 }
 
 /*
- * Set the total_limit of the voucher, PG_INT64_MAX for none.  False if more
- * uses are counted, or if there is no such voucher.
+ * Set the total_limit of the voucher, PG_INT64_MAX for none, and add to its
+ * flash_quota.  False if that is not enough for the uses that are counted, or
+ * if there is no such voucher.
  */
 bool
-voucher_store_set_limit(VoucherSql *sql, text *code, int64 limit)
+voucher_store_set_limit(VoucherSql *sql, text *code, int64 limit, int32 slots)
 {
-	Datum		values[] = {PointerGetDatum(code), Int64GetDatum(limit)};
+	Datum		values[] = {
+		PointerGetDatum(code),
+		Int64GetDatum(limit),
+		Int32GetDatum(slots)
+	};
 
 	return run(sql, STMT_SET_LIMIT, values, NULL) > 0;
+}
+
+/*
+ * Open the voucher as a flash sale or close it, and add to its flash_quota and
+ * its ordinary uses.  False if its limit does not cover them, or if there is no
+ * such voucher.
+ */
+bool
+voucher_store_set_flash(VoucherSql *sql, text *code, bool flash, int32 slots,
+						int64 ordinary)
+{
+	Datum		values[] = {
+		PointerGetDatum(code),
+		BoolGetDatum(flash),
+		Int32GetDatum(slots),
+		Int64GetDatum(ordinary)
+	};
+
+	return run(sql, STMT_SET_FLASH, values, NULL) > 0;
 }
 
 /*
@@ -404,6 +451,17 @@ voucher_store_lock(VoucherSql *sql, text *code)
 	Datum		values[] = {PointerGetDatum(code)};
 
 	return voucher_sql_exists(sql, &statements[STMT_LOCK], values);
+}
+
+/*
+ * Likewise, and false also if somebody else has locked it; never waits.
+ */
+bool
+voucher_store_try_lock(VoucherSql *sql, text *code)
+{
+	Datum		values[] = {PointerGetDatum(code)};
+
+	return voucher_sql_exists(sql, &statements[STMT_TRY_LOCK], values);
 }
 
 /*
@@ -521,6 +579,19 @@ static bool
 run_by_id(VoucherSql *sql, StoreStatement statement, int64 id)
 {
 	Datum		values[] = {Int64GetDatum(id)};
+
+	return run(sql, statement, values, NULL) > 0;
+}
+
+/* Run a statement that frees a use, if it is still what it was seen to be. */
+static bool
+run_to_free(VoucherSql *sql, StoreStatement statement,
+			const VoucherRedemption *redemption)
+{
+	Datum		values[] = {
+		Int64GetDatum(redemption->id),
+		Int32GetDatum(redemption->slot_no)
+	};
 
 	return run(sql, statement, values, NULL) > 0;
 }

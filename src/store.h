@@ -29,6 +29,7 @@ typedef struct VoucherUses
 {
 	text	   *code;
 	int64		uses;
+	int64		ordinary;		/* those that used_count counts */
 } VoucherUses;
 
 extern bool voucher_store_number_use(VoucherSql *sql, int64 id,
@@ -51,8 +52,12 @@ extern bool voucher_store_extend(VoucherSql *sql,
 extern bool voucher_store_take(VoucherSql *sql, text *code,
 							   const VoucherTerms *terms, int64 returned);
 extern bool voucher_store_give_back(VoucherSql *sql, text *code, int64 uses);
-extern bool voucher_store_set_limit(VoucherSql *sql, text *code, int64 limit);
+extern bool voucher_store_set_limit(VoucherSql *sql, text *code, int64 limit,
+									int32 slots);
+extern bool voucher_store_set_flash(VoucherSql *sql, text *code, bool flash,
+									int32 slots, int64 ordinary);
 extern bool voucher_store_lock(VoucherSql *sql, text *code);
+extern bool voucher_store_try_lock(VoucherSql *sql, text *code);
 extern void voucher_store_set_used(VoucherSql *sql, text *code, int64 uses);
 extern uint64 voucher_store_copy(VoucherSql *sql, Snapshot snapshot,
 								 text *template, Datum codes,

@@ -44,6 +44,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "capacity.h"
 #include "expiry.h"
 #include "guc.h"
 #include "reconcile.h"
@@ -119,6 +120,7 @@ static Oid	look_around(void);
 static bool is_subscriber(Oid schema);
 static void report_prepared(void);
 static void give_back(void);
+static void finish_closing(void);
 static void reconcile(void);
 static void note_failure(const ErrorData *error);
 static Oid	begin(void);
@@ -142,6 +144,8 @@ voucher_visit_now(Oid schema, int64 *expired, int64 *drifting)
 	while (voucher_expiry_step(&expiry, voucher_expire_batch, &log))
 		;
 	*expired = expiry.expired;
+
+	voucher_capacity_finish(schema);
 
 	*drifting = 0;
 	while (voucher_reconcile_step(schema, &after, RECONCILE_BATCH, &log, drifting))
@@ -231,6 +235,7 @@ work(void)
 	if (visit.database.service == VOUCHER_SERVICE_SERVED)
 	{
 		give_back();
+		finish_closing();
 		reconcile();
 		voucher_incident_end_log(&visit.log);
 	}
@@ -363,6 +368,19 @@ give_back(void)
 	/* some may be left, as others are working on them or time is up */
 	visit.due = expiry.expired + expiry.set_aside < expiry.ndue ?
 		GetCurrentTimestamp() : expiry.next;
+}
+
+/*
+ * Close what calls in flight kept from being closed.
+ */
+static void
+finish_closing(void)
+{
+	Oid			schema = begin();
+
+	if (OidIsValid(schema))
+		voucher_capacity_finish(schema);
+	commit();
 }
 
 /*

@@ -17,6 +17,17 @@ LANGUAGE sql STABLE AS $$
     SELECT format('counter: voucher %s says %s, rows say %s', code, used_count, ordinary + purged_count)
       FROM per_voucher WHERE used_count <> ordinary + purged_count
     UNION ALL
+    SELECT format('slots: voucher %s has a quota of %s and %s slots', v.code, v.flash_quota, count(s.slot_no))
+      FROM voucher v LEFT JOIN voucher_slot s ON s.voucher_code = v.code
+     GROUP BY v.code HAVING v.flash_quota <> count(s.slot_no)
+    UNION ALL
+    SELECT format('slot: redemption %s has slot %s of voucher %s', r.id, r.slot_no, r.voucher_code)
+      FROM voucher_redemption r LEFT JOIN voucher_slot s USING (voucher_code, slot_no)
+     WHERE r.slot_no IS NOT NULL
+       AND (s.slot_no IS NULL OR r.status = 'RELEASED'
+            OR EXISTS (SELECT FROM voucher_redemption o
+                        WHERE o.voucher_code = r.voucher_code AND o.slot_no = r.slot_no AND o.id <> r.id))
+    UNION ALL
     SELECT format('greedy: customer %s has %s live uses of voucher %s, limit %s',
                   l.customer_id, count(*), v.code, v.per_user_limit)
       FROM live l JOIN voucher v ON v.code = l.voucher_code
