@@ -23,7 +23,7 @@ ISOLATION      = init reserve-reserve-order reserve-reserve-last \
                  reserve-update reserve-delete reserve-lapsed confirm-lapsed \
                  reserve-reserve-rr reserve-reserve-ssi confirm-release-rr \
                  reserve-release-deadlock reserve-recheck settle-settle reserve-limit look-change \
-                 generate purge expire drop
+                 generate purge expire flash-reserve flash-capacity drop
 ISOLATION_OPTS = --inputdir=$(srcdir)/test
 TAP_TESTS      = 1
 PROVE_TESTS   ?= test/t/*.pl

@@ -386,17 +386,22 @@ find_slot(VoucherSql *sql, Oid schema, text *code, const VoucherFacts *facts)
 	int32		slots[MAX_CANDIDATES];
 	int32		from = 1 + pg_prng_uint64_range(&pg_global_prng_state, 0,
 												Max(facts->flash_quota - 1, 0));
-	int			found = voucher_slots_find_free(schema, code, from, slots,
-												sql ? MAX_CANDIDATES : 1);
+	int			found;
+
+	if (sql == NULL)
+		return voucher_slots_find_free(schema, code, from, slots, 1) > 0 ?
+			slots[0] : 0;
 
 	/* it turns off the foreign key that ties a use to its slot */
-	if (sql && SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+	if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("a flash voucher cannot be reserved while \"session_replication_role\" is \"replica\""));
 
+	found = voucher_slots_find_takeable(schema, code, from, slots,
+										MAX_CANDIDATES);
 	for (int i = 0; i < found; i++)
-		if (sql == NULL || voucher_slots_lock_free(sql, schema, code, slots[i]))
+		if (voucher_slots_lock_free(sql, schema, code, slots[i]))
 			return slots[i];
 	return 0;
 }

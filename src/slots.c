@@ -67,8 +67,10 @@ static VoucherStatement remove_slots = {
 	2, {TEXTOID, INT4ARRAYOID}
 };
 
-static int	find_free(Oid schema, text *code, int32 from, int32 to,
+static int	find_free(Oid schema, text *code, Snapshot snapshot, int32 from,
 					  int32 *slots, int max);
+static int	find_in_range(Oid schema, text *code, Snapshot snapshot,
+						  int32 from, int32 to, int32 *slots, int max);
 static void begin_from(VoucherScan *rows, Relation table, Oid schema,
 					   const char *index, text *code, int32 from,
 					   Snapshot snapshot);
@@ -79,18 +81,33 @@ static void begin_from(VoucherScan *rows, Relation table, Oid schema,
  * returns how many.
  *
  * Reads every slot up to the last one it finds, and all if there are none.
- *
- * At isolation levels above READ COMMITTED it keeps to the slots that the
- * transaction's snapshot has, as the foreign key does.
  */
 int
 voucher_slots_find_free(Oid schema, text *code, int32 from, int32 *slots,
 						int max)
 {
-	int			found = find_free(schema, code, from, PG_INT32_MAX, slots, max);
+	return find_free(schema, code, GetLatestSnapshot(), from, slots, max);
+}
 
-	if (found < max && from > 1)
-		found += find_free(schema, code, 1, from - 1, slots + found, max - found);
+/*
+ * The same for a transaction that is to take one: above READ COMMITTED the
+ * foreign key knows the slots of the transaction's snapshot only.  Throws if
+ * there are others, but none of those.
+ */
+int
+voucher_slots_find_takeable(Oid schema, text *code, int32 from, int32 *slots,
+							int max)
+{
+	int			found;
+
+	if (!IsolationUsesXactSnapshot())
+		return voucher_slots_find_free(schema, code, from, slots, max);
+
+	found = find_free(schema, code, GetTransactionSnapshot(), from, slots, max);
+	if (found == 0 && voucher_slots_find_free(schema, code, from, slots, 1) > 0)
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("could not serialize access due to concurrent update"));
 	return found;
 }
 
@@ -105,7 +122,8 @@ voucher_slots_lock_free(VoucherSql *sql, Oid schema, text *code, int32 slot_no)
 
 	/* it may have been taken before it could be locked */
 	return voucher_sql_exists(sql, &lock_slot, values) &&
-		find_free(schema, code, slot_no, slot_no, &slot_no, 1) == 1;
+		find_in_range(schema, code, GetLatestSnapshot(), slot_no, slot_no,
+					  &slot_no, 1) == 1;
 }
 
 /*
@@ -180,6 +198,25 @@ voucher_slots_next_code(Oid schema, text *after)
 }
 
 /*
+ * Find free slots among those that the snapshot has, round and round from the
+ * given number on.
+ */
+static int
+find_free(Oid schema, text *code, Snapshot snapshot, int32 from, int32 *slots,
+		  int max)
+{
+	int			found;
+
+	snapshot = RegisterSnapshot(snapshot);
+	found = find_in_range(schema, code, snapshot, from, PG_INT32_MAX, slots, max);
+	if (found < max && from > 1)
+		found += find_in_range(schema, code, snapshot, 1, from - 1,
+							   slots + found, max - found);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+/*
  * Find free slots in a range of numbers: those of the table that are not among
  * those of the redemptions.
  *
@@ -187,19 +224,18 @@ voucher_slots_next_code(Oid schema, text *after)
  * whose release is not.
  */
 static int
-find_free(Oid schema, text *code, int32 from, int32 to, int32 *slots, int max)
+find_in_range(Oid schema, text *code, Snapshot snapshot, int32 from, int32 to,
+			  int32 *slots, int max)
 {
 	Relation	table = voucher_scan_open_table(schema, "voucher_slot");
 	Relation	redemptions = voucher_scan_open_table(schema, "voucher_redemption");
-	Snapshot	snapshot = RegisterSnapshot(IsolationUsesXactSnapshot() ?
-											GetTransactionSnapshot() :
-											GetLatestSnapshot());
 	SnapshotData dirty;
 	VoucherScan all = {0};
 	VoucherScan taken = {0};
 	int32		next_taken = 0; /* the first that is not below the slot */
 	int			found = 0;
 
+	snapshot = RegisterSnapshot(snapshot);
 	InitDirtySnapshot(dirty);
 	begin_from(&all, table, schema, "voucher_slot_pkey", code, from, snapshot);
 	begin_from(&taken, redemptions, schema, "voucher_redemption_slot_key",

@@ -22,6 +22,8 @@
 
 extern int	voucher_slots_find_free(Oid schema, text *code, int32 from,
 									int32 *slots, int max);
+extern int	voucher_slots_find_takeable(Oid schema, text *code, int32 from,
+										int32 *slots, int max);
 extern bool voucher_slots_lock_free(VoucherSql *sql, Oid schema, text *code,
 									int32 slot_no);
 
