@@ -102,6 +102,21 @@ SELECT complain($$SELECT voucher_reserve('flash', 12, 'F-17', 500)$$);
 SELECT complain($$SELECT voucher_flash_open('part')$$);
 SELECT complain($$SELECT voucher_flash_close('flash')$$);
 ROLLBACK;
+-- a cursor that runs the call twice, and a thousand calls in one statement (P53)
+SELECT voucher_set_limit('part', 1500), voucher_flash_open('part');
+BEGIN;
+DECLARE twice CURSOR WITH HOLD FOR
+SELECT result FROM generate_series(1, 2) AS n, LATERAL voucher_reserve('part', n, 'T-' || n, 500 + 0 * n);
+FETCH 1 FROM twice;
+COMMIT;
+FETCH ALL FROM twice;
+CLOSE twice;
+SELECT result, count(*), count(DISTINCT o.order_id) FROM (SELECT n, 'B-' || n, 500 FROM generate_series(1, 1600) AS n)
+	AS o(customer_id, order_id, amount), voucher_reserve('PART', o.customer_id, o.order_id, o.amount) AS r GROUP BY 1 ORDER BY 1;
+SELECT count(*), count(DISTINCT slot_no) FROM voucher_redemption WHERE voucher_code = 'PART' AND status = 'RESERVED';
+SELECT count(r) FROM generate_series(1, 1600) AS n, voucher_release('part', 'B-' || n) AS r WHERE result = 'RELEASED';
+SELECT count(voucher_release('part', 'T-' || n)) FROM generate_series(1, 2) AS n;
+SELECT voucher_flash_close('part'), voucher_set_limit('part', 5);
 -- nothing would tie a use to its slot
 SET session_replication_role = replica;
 SELECT complain($$SELECT voucher_reserve('flash', 12, 'F-17', 500)$$);
