@@ -2,7 +2,7 @@
 -- Tables, constraints, storage, and what CREATE EXTENSION registers.
 \unset ECHO
 \i test/pgtap/setup.sql
-SELECT plan(119);
+SELECT plan(120);
 
 ---------------------------------------------------------------------------
 -- Columns
@@ -16,7 +16,7 @@ $$;
 SELECT is(columns('voucher'), ARRAY[
     'code text', 'discount_amount bigint', 'discount_percent numeric', 'max_discount_amount bigint',
     'min_order_amount bigint', 'total_limit bigint', 'used_count bigint', 'flash_quota integer',
-    'per_user_limit integer', 'hold_time interval', 'starts_at timestamp with time zone',
+    'flash boolean', 'per_user_limit integer', 'hold_time interval', 'starts_at timestamp with time zone',
     'ends_at timestamp with time zone', 'enabled boolean', 'created_at timestamp with time zone',
     'purged_count bigint'], 'voucher: columns');
 SELECT is(columns('voucher_redemption'), ARRAY[
@@ -28,7 +28,7 @@ SELECT is(columns('voucher_redemption'), ARRAY[
 SELECT is(columns('voucher_slot'), ARRAY['voucher_code text', 'slot_no integer'], 'voucher_slot: columns');
 SELECT col_not_null(rel, col, format('%s.%s is NOT NULL', rel, col))
   FROM (VALUES
-    ('voucher', ARRAY['code', 'used_count', 'flash_quota', 'starts_at', 'ends_at', 'enabled', 'purged_count']),
+    ('voucher', ARRAY['code', 'used_count', 'flash_quota', 'flash', 'starts_at', 'ends_at', 'enabled', 'purged_count']),
     ('voucher_redemption', ARRAY['id', 'voucher_code', 'customer_id', 'order_id', 'status',
                                  'order_amount', 'discount_amount', 'created_at']),
     ('voucher_slot', ARRAY['voucher_code', 'slot_no'])
@@ -48,10 +48,10 @@ VALUES ('CK', 100000, 1000, now() - interval '1 day', now() + interval '1 day');
 SELECT pass('the INSERT of the classic design works');
 INSERT INTO voucher (code, discount_amount) VALUES ('CK-DEFAULT', 1);
 SELECT results_eq($$
-    SELECT min_order_amount, total_limit, used_count, flash_quota, per_user_limit, hold_time,
+    SELECT min_order_amount, total_limit, used_count, flash_quota, flash, per_user_limit, hold_time,
            starts_at, ends_at, enabled, created_at, purged_count FROM voucher WHERE code = 'CK-DEFAULT'
 $$, $$
-    VALUES (0::bigint, NULL::bigint, 0::bigint, 0, 1, NULL::interval,
+    VALUES (0::bigint, NULL::bigint, 0::bigint, 0, false, 1, NULL::interval,
             now(), 'infinity'::timestamptz, true, now(), 0::bigint)
 $$, 'voucher: defaults');
 

@@ -2,7 +2,7 @@
 -- Signatures, properties, privileges, and whose names the functions see.
 \unset ECHO
 \i test/pgtap/setup.sql
-SELECT plan(124);
+SELECT plan(128);
 
 SELECT set_eq($$
     SELECT format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid))
@@ -46,6 +46,8 @@ SELECT set_eq($$
       FROM pg_proc p JOIN member m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
      WHERE p.prorettype <> ALL (ARRAY['voucher_outcome', 'trigger', 'internal']::regtype[])
 $$, ARRAY['voucher_set_limit(code text, total_limit bigint) void',
+          'voucher_flash_open(code text, quota integer DEFAULT NULL::integer) integer',
+          'voucher_flash_close(code text) integer',
           'voucher_generate(n integer, template text, prefix text, length integer) SETOF text',
           'voucher_purge(older_than interval, batch integer DEFAULT 10000) bigint',
           'voucher_run_worker(OUT expired bigint, OUT drifting bigint) record',
@@ -102,6 +104,8 @@ SELECT is(as_role('voucher_tap_nobody', query), '42501', 'refused without a gran
     $$SELECT (voucher_confirm('ROLE', 'role-0')).result$$,
     $$SELECT (voucher_release('ROLE', 'role-0')).result$$,
     $$SELECT voucher_set_limit('ROLE', 1)$$,
+    $$SELECT voucher_flash_open('ROLE', 1)$$,
+    $$SELECT voucher_flash_close('ROLE')$$,
     $$SELECT voucher_generate(1, 'ROLE', '', 10)$$,
     $$SELECT voucher_purge('1 day')$$,
     $$SELECT voucher_run_worker()$$,
@@ -150,6 +154,8 @@ SELECT is(raised($$SELECT set_config('transaction_read_only', 'on', true), $$ ||
     $$voucher_reserve('ROLE', 4, 'role-5', 100)$$,
     $$voucher_confirm('ROLE', 'role-3')$$,
     $$voucher_release('ROLE', 'role-3')$$,
+    $$voucher_flash_open('ROLE', 1)$$,
+    $$voucher_flash_close('ROLE')$$,
     $$voucher_run_worker()$$,
     $$voucher_repair('ROLE')$$]) call;
 SELECT is(state('role-3'), 'RESERVED', 'and nothing came of it');
