@@ -63,6 +63,12 @@ UPDATE voucher SET total_limit = 1 WHERE code = 'FLASH100';
 UPDATE voucher SET enabled = false WHERE code = 'FLASH100';
 DELETE FROM voucher WHERE code = 'FLASH100';
 
+-- A flash sale
+INSERT INTO voucher (code, discount_amount, total_limit) VALUES ('RUSH', 100000, 1000);
+SELECT voucher_flash_open('rush');
+SELECT result FROM voucher_reserve('rush', 70, 'order-70', 250000);
+SELECT voucher_flash_close('rush');
+
 -- Old history
 SELECT voucher_purge('90 days');
 DO $$ BEGIN WHILE voucher_purge('90 days') > 0 LOOP COMMIT; END LOOP; END $$;
@@ -102,11 +108,13 @@ GRANT SELECT, DELETE,
 	  ON voucher TO regress_voucher_admin;
 GRANT SELECT ON voucher_redemption, voucher_status, voucher_worker, voucher_incident TO regress_voucher_admin;
 GRANT EXECUTE ON FUNCTION voucher_set_limit, voucher_generate, voucher_purge, voucher_run_worker,
-	  voucher_reconcile, voucher_repair, voucher_worker_databases TO regress_voucher_admin;
+	  voucher_reconcile, voucher_repair, voucher_worker_databases,
+	  voucher_flash_open, voucher_flash_close TO regress_voucher_admin;
 SET ROLE regress_voucher_admin;
 SELECT count(*) FROM voucher_generate(5, 'ten-percent', 'GIFT-', 10) AS code;
 INSERT INTO voucher (code, discount_amount) VALUES ('by-admin', 1) RETURNING code;
 SELECT voucher_set_limit('by-admin', 5);
+SELECT voucher_flash_open('by-admin'), voucher_flash_close('by-admin');
 SELECT voucher_purge('90 days');
 SELECT remaining FROM voucher_status WHERE code = 'BY-ADMIN';
 SELECT voucher_repair('by-admin'), voucher_run_worker();
