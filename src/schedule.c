@@ -53,6 +53,7 @@ typedef struct Schedule
 
 	/* protected by lock */
 	TimestampTz heartbeat;		/* when the launcher last went round */
+	bool		disabled;		/* does it go nowhere? */
 	int			visitor;		/* pid of the visit that is on, or 0 */
 	bool		visit_ended;	/* in an orderly way, that is */
 	bool		visit_failed;
@@ -234,6 +235,11 @@ voucher_schedule_list(VoucherDatabase **list, TimestampTz *heartbeat)
 		(*list)[count].next_visit =
 			Min(entry->database.next_visit,
 				(TimestampTz) pg_atomic_read_u64(&entry->due));
+		if (schedule->disabled)
+		{
+			(*list)[count].service = VOUCHER_SERVICE_DISABLED;
+			(*list)[count].next_visit = DT_NOEND;
+		}
 		count++;
 	}
 	LWLockRelease(schedule->lock);
@@ -258,6 +264,7 @@ voucher_schedule_beat(TimestampTz now)
 {
 	LWLockAcquire(schedule->lock, LW_EXCLUSIVE);
 	schedule->heartbeat = now;
+	schedule->disabled = !voucher_worker;
 	LWLockRelease(schedule->lock);
 }
 

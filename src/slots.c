@@ -43,7 +43,7 @@ static VoucherStatement make_slots = {
 static VoucherStatement lock_free_slots = {
 	"SELECT array_agg(f.slot_no) FROM (SELECT s.slot_no"
 	" FROM %1$s.voucher_slot AS s WHERE s.voucher_code = $1 AND NOT " TAKEN
-	" LIMIT $2 FOR UPDATE OF s SKIP LOCKED) AS f",
+	" ORDER BY s.slot_no DESC LIMIT $2 FOR UPDATE OF s SKIP LOCKED) AS f",
 	2, {TEXTOID, INT4OID}
 };
 
@@ -139,6 +139,7 @@ voucher_slots_make(VoucherSql *sql, text *code, int32 n)
 
 /*
  * Take up to max slots away that nobody has, and return how many; never waits.
+ * The last ones, so that those that stay are not found behind dead rows.
  */
 int32
 voucher_slots_remove_free(VoucherSql *sql, text *code, int32 max)

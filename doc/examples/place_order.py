@@ -3,6 +3,9 @@
 Needs psycopg 3 (Debian: python3-psycopg) and a table
 
     shop_order (id text PRIMARY KEY, customer_id bigint, amount bigint, discount bigint)
+
+From a database with encoding SQL_ASCII psycopg returns text as bytes; connect
+to one with client_encoding="utf8".
 """
 
 import psycopg

@@ -28,7 +28,8 @@ sub start_node
 	my ($name, %opt) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(%{ $opt{init} || {} });
+	# whatever locale there is
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ], %{ $opt{init} || {} });
 	$node->append_conf('postgresql.conf', $_) foreach (
 		'fsync = off',
 		'max_connections = 300',

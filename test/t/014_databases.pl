@@ -166,6 +166,16 @@ ok($node->poll_query_until('postgres', q{
 note('read-only: ' . state('readonly'));
 is($node->safe_psql('off', 'SELECT status FROM voucher_redemption'), 'RESERVED', 'where it is off nothing comes back');
 
+# Turned off for all
+$node->append_conf('postgresql.conf', 'voucher.worker = off');
+$node->reload;
+ok($node->poll_query_until('postgres', q{SELECT bool_and(state = 'DISABLED' AND next_due = 'infinity') FROM voucher_worker}),
+	'turned off for all, every database is DISABLED');
+$node->append_conf('postgresql.conf', 'voucher.worker = on');
+$node->reload;
+ok($node->poll_query_until('postgres', q{SELECT state = 'SERVED' FROM voucher_worker WHERE datname = 'shop'}),
+	'and served again when it is on');
+
 # Who sees what
 $node->safe_psql('postgres', q{
 	CREATE ROLE regress_voucher_watch;
