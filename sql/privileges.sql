@@ -30,8 +30,14 @@ RESET ROLE;
 -- as the owner of the tables, whoever that is by now
 CREATE ROLE regress_voucher_owner;
 GRANT CREATE ON SCHEMA public TO regress_voucher_owner;
+-- all tables or none: a trigger on one would fire with the rights of the owner of another
 ALTER TABLE voucher OWNER TO regress_voucher_owner;
+SELECT complain($$SELECT voucher_reserve('priv', 1, 'P-O', 10)$$);
 ALTER TABLE voucher_redemption OWNER TO regress_voucher_owner;
+SELECT complain($$SELECT voucher_confirm('priv', 'P-O')$$);
+ALTER TABLE voucher_slot OWNER TO regress_voucher_owner;
+SELECT complain($$SELECT voucher_run_worker()$$);
+ALTER TABLE voucher_incident OWNER TO regress_voucher_owner;
 CREATE FUNCTION who() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	RAISE WARNING 'trigger of the owner runs as %, session of %', current_user,
@@ -59,6 +65,8 @@ ALTER TABLE voucher NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;
 
 ALTER TABLE voucher OWNER TO CURRENT_USER;
 ALTER TABLE voucher_redemption OWNER TO CURRENT_USER;
+ALTER TABLE voucher_slot OWNER TO CURRENT_USER;
+ALTER TABLE voucher_incident OWNER TO CURRENT_USER;
 REVOKE CREATE ON SCHEMA public FROM regress_voucher_owner;
 REVOKE ALL ON FUNCTION voucher_reserve, voucher_confirm, voucher_release FROM regress_voucher_app;
 DROP ROLE regress_voucher_app, regress_voucher_nobody, regress_voucher_owner;

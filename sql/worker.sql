@@ -170,6 +170,23 @@ DROP TRIGGER poison ON voucher_redemption;
 SELECT * FROM voucher_run_worker();
 SELECT * FROM voucher_run_worker();
 TABLE incidents;
+-- whatever SQLSTATE it is: a trigger that asks another server passes its errors on
+CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE 'no such hold' USING ERRCODE = TG_ARGV[0];
+END
+$$;
+SELECT count(voucher_reserve('held-2', n, 'W-7' || n, 10)) FROM generate_series(1, 6) AS n;
+SELECT format('CREATE TRIGGER fail_%s BEFORE UPDATE ON voucher_redemption FOR EACH ROW
+	WHEN (NEW.order_id = %L AND NEW.status = ''RELEASED'') EXECUTE FUNCTION fail(%L)', n, 'W-7' || n, state)
+FROM unnest(ARRAY['57014', '25006', '53200', '58030', '55P03']) WITH ORDINALITY AS s(state, n) \gexec
+SELECT lapse('W-7_');
+SELECT * FROM voucher_run_worker();
+SELECT order_id, status FROM uses WHERE status = 'RESERVED';
+DROP FUNCTION fail() CASCADE;
+UPDATE voucher_incident SET retry_at = clock_timestamp();
+SELECT * FROM voucher_run_worker();
+TABLE incidents;
 -- a voucher that cannot be updated keeps its holds, and no other
 SELECT result FROM voucher_reserve('held', 1, 'W-41', 10);
 SELECT count(voucher_reserve('held-2', n, 'W-5' || n, 10)) FROM generate_series(1, 2) AS n;

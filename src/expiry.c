@@ -19,6 +19,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
 
@@ -26,8 +27,14 @@
 #include "scan.h"
 #include "store.h"
 
-/* How long the first attempt at a voucher waits for its lock */
+/*
+ * How long the first attempt at a voucher waits for its lock; a row that many
+ * want is never free for one who does not queue.  Less once so many were in
+ * vain.
+ */
 #define FIRST_PATIENCE	"20ms"
+#define LAST_PATIENCE	"1ms"
+#define MAX_PATIENT		10
 
 static ErrorData *try_expire(VoucherExpiry *expiry, int first, int n);
 static int64 expire(const VoucherExpiry *expiry, int first, int n);
@@ -35,6 +42,7 @@ static void postpone(VoucherExpiry *expiry, int first, int n);
 static void set_aside(VoucherExpiry *expiry, VoucherLog *log,
 					  const VoucherDue *due, const ErrorData *error);
 static bool is_contention(const ErrorData *error);
+static bool is_interruption(const ErrorData *error);
 static int	same_code(const VoucherExpiry *expiry, int first, int end);
 static int	compare_due(const void *a, const void *b, void *after);
 
@@ -51,6 +59,7 @@ voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
 	int64	   *aside;
 	int			naside;
 
+	PreventCommandIfReadOnly("expiry");
 	voucher_sql_open_restricted(&sql, schema);
 	voucher_incident_clear_expiry(&sql);
 	naside = voucher_incident_set_aside(&sql, &aside);
@@ -67,21 +76,30 @@ voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
 }
 
 /*
+ * Are all done but those of locked vouchers?
+ */
+bool
+voucher_expiry_done(const VoucherExpiry *expiry)
+{
+	return expiry->done >= expiry->postponed;
+}
+
+/*
  * Give the next batch of them back, in the current transaction; false if there
  * is none left.
  *
  * If that fails its vouchers are the next steps, one by one, and if one of
  * those fails, its holds: those that fail alone are set aside.
  *
- * A voucher that somebody keeps locked is tried again when all others are done,
- * and then waited for as long as lock_timeout allows, or left for the next
- * time.  Throws what is not about these rows, such as a cancellation.
+ * A voucher that somebody keeps locked is left for when all others are done,
+ * as voucher_expiry_done() tells.  Steps after that wait for one of those each,
+ * as long as lock_timeout allows.  Throws if the statement is cancelled.
  */
 bool
 voucher_expiry_step(VoucherExpiry *expiry, int batch, VoucherLog *log)
 {
 	int			first = expiry->done;
-	bool		again = first >= expiry->postponed;
+	bool		again = voucher_expiry_done(expiry);
 	int			n = Min(batch, (again ? expiry->ndue : expiry->postponed) - first);
 	ErrorData  *error;
 
@@ -145,18 +163,10 @@ try_expire(VoucherExpiry *expiry, int first, int n)
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
 
-	if (error == NULL)
-		return NULL;
-	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
-	{
-		case ERRCODE_INVALID_TRANSACTION_STATE: /* read-only, for one */
-		case ERRCODE_INSUFFICIENT_RESOURCES:
-		case ERRCODE_OPERATOR_INTERVENTION:
-		case ERRCODE_SYSTEM_ERROR:
-			ReThrowError(error);
-		default:
-			return error;
-	}
+	if (error && error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		is_interruption(error))
+		ReThrowError(error);
+	return error;
 }
 
 /*
@@ -179,7 +189,8 @@ expire(const VoucherExpiry *expiry, int first, int n)
 
 	voucher_sql_open_restricted(&sql, expiry->schema);
 	if (first < expiry->postponed)
-		(void) set_config_option("lock_timeout", FIRST_PATIENCE,
+		(void) set_config_option("lock_timeout",
+								 expiry->nlocked < MAX_PATIENT ? FIRST_PATIENCE : LAST_PATIENCE,
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
 	count = voucher_store_expire(&sql, ids, n, &expired);
@@ -210,6 +221,7 @@ postpone(VoucherExpiry *expiry, int first, int n)
 	memcpy(&expiry->due[first + rest], moved, n * sizeof(VoucherDue));
 	pfree(moved);
 
+	expiry->nlocked++;
 	expiry->postponed -= n;
 	expiry->single_vouchers = Max(first, expiry->single_vouchers - n);
 	expiry->single_holds = Max(first, expiry->single_holds - n);
@@ -236,8 +248,19 @@ set_aside(VoucherExpiry *expiry, VoucherLog *log, const VoucherDue *due,
 static bool
 is_contention(const ErrorData *error)
 {
-	return error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+	return (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
+			is_interruption(error)) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_TRANSACTION_ROLLBACK;
+}
+
+/*
+ * Was the statement interrupted, by a cancellation or a timeout?  A trigger can
+ * raise any SQLSTATE, and one that asks another server passes its errors on.
+ */
+static bool
+is_interruption(const ErrorData *error)
+{
+	return error->funcname && strcmp(error->funcname, "ProcessInterrupts") == 0;
 }
 
 /*

@@ -24,6 +24,7 @@ typedef struct VoucherExpiry
 	int			ndue;
 	int			done;			/* so many of them are settled */
 	int			postponed;		/* from here on they are of locked vouchers */
+	int			nlocked;		/* how many of those */
 	text	   *tried;			/* the code that the last step came to */
 	int			single_vouchers;	/* up to here one voucher at a time, */
 	int			single_holds;	/* or one hold, since a batch failed */
@@ -34,6 +35,7 @@ typedef struct VoucherExpiry
 
 extern void voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
 								 const text *after);
+extern bool voucher_expiry_done(const VoucherExpiry *expiry);
 extern bool voucher_expiry_step(VoucherExpiry *expiry, int batch,
 								VoucherLog *log);
 

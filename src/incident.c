@@ -13,7 +13,9 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "incident.h"
 #include "input.h"
@@ -72,6 +74,7 @@ static VoucherStatement clear_drift = {
 	1, {TEXTOID}
 };
 
+static bool may_write(VoucherSql *sql);
 static bool may_log(VoucherLog *log);
 
 /*
@@ -104,6 +107,8 @@ voucher_incident_expiry(VoucherSql *sql, VoucherLog *log, text *code, int64 id,
 		CStringGetTextDatum(error)
 	};
 
+	if (!may_write(sql))
+		return;
 	if (voucher_sql_run(sql, &add_expiry, values, NULL) == 0)
 		(void) voucher_sql_run(sql, &repeat_expiry, values, NULL);
 	else if (may_log(log))
@@ -121,7 +126,8 @@ voucher_incident_expiry(VoucherSql *sql, VoucherLog *log, text *code, int64 id,
 void
 voucher_incident_clear_expiry(VoucherSql *sql)
 {
-	(void) voucher_sql_run(sql, &clear_expiry, NULL, NULL);
+	if (may_write(sql))
+		(void) voucher_sql_run(sql, &clear_expiry, NULL, NULL);
 }
 
 /*
@@ -153,6 +159,8 @@ voucher_incident_drift(VoucherSql *sql, VoucherLog *log, text *code,
 	bool		isnull;
 	bool		confirmed;
 
+	if (!may_write(sql))
+		return false;
 	if (voucher_sql_run(sql, &add_drift, values, NULL) == 0)
 		return true;
 
@@ -175,7 +183,8 @@ voucher_incident_clear_drift(VoucherSql *sql, text *code)
 {
 	Datum		values[] = {PointerGetDatum(code)};
 
-	(void) voucher_sql_run(sql, &clear_drift, values, NULL);
+	if (may_write(sql))
+		(void) voucher_sql_run(sql, &clear_drift, values, NULL);
 }
 
 /*
@@ -192,6 +201,18 @@ voucher_incident_end_log(VoucherLog *log)
 				errhidestmt(true));
 	log->lines = 0;
 	log->kept_back = 0;
+}
+
+/*
+ * May this transaction write incidents?  One at a time does, until it ends; the
+ * others go on without, as nobody must wait for what is only a memory aid.
+ */
+static bool
+may_write(VoucherSql *sql)
+{
+	return ConditionalLockRelationOid(get_relname_relid("voucher_incident",
+														sql->owner.schema),
+									  ShareUpdateExclusiveLock);
 }
 
 static bool

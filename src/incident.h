@@ -4,7 +4,8 @@
  *	  What the worker has noticed, and what of it is in the server log.
  *
  * Kept in table voucher_incident, so that a round knows what the rounds before
- * it have seen.
+ * it have seen.  While another transaction that writes there is open, nothing
+ * is remembered or forgotten, and what would be logged once is not logged.
  *
  * Portions Copyright (c) 2026, the voucher authors
  *

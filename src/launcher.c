@@ -76,6 +76,7 @@ typedef struct Target
 static HTAB *targets;
 
 static void find_databases(MemoryContext context);
+static void forget_pauses(void);
 static Target *next_target(TimestampTz *due);
 static TimestampTz target_due(const Target *target);
 static bool visit(Target *target);
@@ -119,6 +120,7 @@ voucher_launcher_main(Datum arg)
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "voucher launcher",
 												  ALLOCSET_DEFAULT_SIZES);
+	TimestampTz last_round = 0;
 	TimestampTz look_again = 0;
 	TimestampTz try_again = 0;
 	TimestampTz complain_again = 0;
@@ -140,6 +142,13 @@ voucher_launcher_main(Datum arg)
 		Target	   *target;
 
 		handle_interrupts();
+		if (now < last_round)
+		{
+			/* the clock was set back, so all that was to wait is due */
+			look_again = try_again = complain_again = 0;
+			forget_pauses();
+		}
+		last_round = now;
 		voucher_schedule_beat(now);
 		voucher_schedule_sleep(until);
 
@@ -242,6 +251,17 @@ find_databases(MemoryContext context)
 	MemoryContextReset(context);
 }
 
+static void
+forget_pauses(void)
+{
+	HASH_SEQ_STATUS status;
+	Target	   *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)))
+		target->not_before = 0;
+}
+
 /*
  * Find the target that is due first, and when.
  */
@@ -308,7 +328,7 @@ start_visit(Oid oid, BackgroundWorkerHandle **handle)
 {
 	BackgroundWorker worker = {0};
 
-	voucher_schedule_expect_visit();
+	voucher_schedule_expect_visit(oid);
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "voucher worker for database %u", oid);
 	strlcpy(worker.bgw_type, "voucher worker", BGW_MAXLEN);

@@ -22,6 +22,11 @@
 #include "compat.h"
 #include "owner.h"
 
+/* All of them, since a trigger fires as whoever is current then */
+static const char *const tables[] = {
+	"voucher", "voucher_slot", "voucher_redemption", "voucher_incident"
+};
+
 static Oid	table_owner(const char *table, Oid schema);
 static void pin_settings(void);
 
@@ -33,15 +38,23 @@ static void pin_settings(void);
  * The context adds security restrictions, or is 0.
  *
  * Undone by voucher_owner_leave(), or by an ERROR with the (sub)transaction.
- * Throws if row-level security is forced on the tables.
+ * Throws if the tables have several owners, one of whom would be the others
+ * then, or if row-level security is forced on them.
  */
 void
 voucher_owner_become(VoucherOwner *owner, Oid schema, int context)
 {
-	Oid			owner_id = table_owner("voucher", schema);
+	Oid			owner_id = table_owner(tables[0], schema);
 
-	(void) table_owner("voucher_redemption", schema);
+	for (int i = 1; i < lengthof(tables); i++)
+		if (table_owner(tables[i], schema) != owner_id)
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("tables \"%s\" and \"%s\" must have the same owner",
+						   tables[0], tables[i]),
+					errhint("Use ALTER TABLE ... OWNER TO."));
 
+	owner->schema = schema;
 	GetUserIdAndSecContext(&owner->caller, &owner->caller_context);
 	SetUserIdAndSecContext(owner_id,
 						   owner->caller_context | context |

@@ -16,6 +16,7 @@
 /* The caller's identity, to return to; lives on the caller's stack. */
 typedef struct VoucherOwner
 {
+	Oid			schema;			/* of the tables */
 	Oid			caller;
 	int			caller_context;
 	int			guc_nest_level;

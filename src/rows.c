@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -198,7 +199,7 @@ voucher_rows_due(Oid schema, const int64 *set_aside, int nset_aside, int max,
 	{
 		int64		id = voucher_scan_int64(&rows, Anum_redemption_id, 0);
 		TimestampTz expires_at =
-			voucher_scan_int64(&rows, Anum_redemption_expires_at, 0);
+			voucher_scan_time(&rows, Anum_redemption_expires_at, 0);
 
 		CHECK_FOR_INTERRUPTS();
 		if (nset_aside > 0 &&
@@ -217,7 +218,7 @@ voucher_rows_due(Oid schema, const int64 *set_aside, int nset_aside, int max,
 		}
 		(*due)[found].id = id;
 		(*due)[found].code =
-			DatumGetTextPCopy(voucher_scan_datum(&rows, Anum_redemption_voucher_code));
+			DatumGetTextPCopy(voucher_scan_datum(&rows, Anum_redemption_voucher_code, TEXTOID));
 		found++;
 	}
 	voucher_scan_end(&rows);
@@ -273,7 +274,7 @@ voucher_rows_confirmed(Oid schema, text *code, TimestampTz before, int64 *ids,
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (voucher_scan_is_null(&rows, Anum_redemption_slot_no) &&
-			voucher_scan_int64(&rows, Anum_redemption_confirmed_at,
+			voucher_scan_time(&rows, Anum_redemption_confirmed_at,
 							   PG_INT64_MAX) < before)
 			ids[found++] = voucher_scan_int64(&rows, Anum_redemption_id, 0);
 	}
@@ -396,9 +397,9 @@ read_voucher(Oid schema, text *code, Snapshot snapshot, VoucherFacts *facts)
 	{
 		terms->enabled = voucher_scan_bool(&rows, Anum_voucher_enabled);
 		terms->starts_at =
-			voucher_scan_int64(&rows, Anum_voucher_starts_at, 0);
+			voucher_scan_time(&rows, Anum_voucher_starts_at, 0);
 		terms->ends_at =
-			voucher_scan_int64(&rows, Anum_voucher_ends_at, 0);
+			voucher_scan_time(&rows, Anum_voucher_ends_at, 0);
 		terms->min_order_amount =
 			voucher_scan_int64(&rows, Anum_voucher_min_order_amount, 0);
 		terms->discount_amount =
@@ -410,10 +411,12 @@ read_voucher(Oid schema, text *code, Snapshot snapshot, VoucherFacts *facts)
 			voucher_scan_int32(&rows, Anum_voucher_per_user_limit, 0);
 		if (!voucher_scan_is_null(&rows, Anum_voucher_discount_percent))
 			terms->discount_percent =
-				scaled_percent(voucher_scan_datum(&rows, Anum_voucher_discount_percent));
+				scaled_percent(voucher_scan_datum(&rows, Anum_voucher_discount_percent,
+												  NUMERICOID));
 		if (!voucher_scan_is_null(&rows, Anum_voucher_hold_time))
 			terms->hold_time =
-				voucher_terms_hold(DatumGetIntervalP(voucher_scan_datum(&rows, Anum_voucher_hold_time)));
+				voucher_terms_hold(DatumGetIntervalP(voucher_scan_datum(&rows, Anum_voucher_hold_time,
+																		INTERVALOID)));
 
 		facts->total_limit =
 			voucher_scan_int64(&rows, Anum_voucher_total_limit, PG_INT64_MAX);
@@ -503,13 +506,13 @@ read_redemption(VoucherScan *rows, VoucherRedemption *redemption)
 {
 	int			state_column = voucher_scan_is_null(rows, Anum_redemption_release_reason) ?
 		Anum_redemption_status : Anum_redemption_release_reason;
-	char	   *state = TextDatumGetCString(voucher_scan_datum(rows, state_column));
+	char	   *state = TextDatumGetCString(voucher_scan_datum(rows, state_column, TEXTOID));
 
 	redemption->id = voucher_scan_int64(rows, Anum_redemption_id, 0);
 	redemption->slot_no = voucher_scan_int32(rows, Anum_redemption_slot_no, 0);
 	redemption->discount_amount =
 		voucher_scan_int64(rows, Anum_redemption_discount_amount, 0);
-	redemption->expires_at = voucher_scan_int64(rows, Anum_redemption_expires_at, 0);
+	redemption->expires_at = voucher_scan_time(rows, Anum_redemption_expires_at, 0);
 
 	for (int i = 0; i < lengthof(voucher_state_names); i++)
 	{

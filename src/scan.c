@@ -14,12 +14,19 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "scan.h"
+
+static Datum get_column(VoucherScan *rows, int attnum, Oid type, bool *isnull);
+static void check_index(const VoucherScan *rows, Relation table);
 
 /*
  * Open one of our tables for reading.
@@ -64,6 +71,7 @@ voucher_scan_begin(VoucherScan *rows, Relation table, Oid schema,
 	if (!OidIsValid(relid))
 		elog(ERROR, "index \"%s\" of extension \"voucher\" is missing", index);
 	rows->index = index_open(relid, AccessShareLock);
+	check_index(rows, table);
 	rows->slot = table_slot_create(table, NULL);
 	rows->scan = index_beginscan(table, rows->index, snapshot, NULL,
 								 rows->nkeys, 0);
@@ -89,7 +97,8 @@ voucher_scan_end(VoucherScan *rows)
 }
 
 /*
- * Columns of the row that the scan is at.
+ * Columns of the row that the scan is at.  Throw if they are of another type:
+ * the owner of a table may change it, and must not crash the server.
  */
 bool
 voucher_scan_is_null(VoucherScan *rows, int attnum)
@@ -99,10 +108,10 @@ voucher_scan_is_null(VoucherScan *rows, int attnum)
 
 /* Must not be NULL; points into the row. */
 Datum
-voucher_scan_datum(VoucherScan *rows, int attnum)
+voucher_scan_datum(VoucherScan *rows, int attnum, Oid type)
 {
 	bool		isnull;
-	Datum		value = slot_getattr(rows->slot, attnum, &isnull);
+	Datum		value = get_column(rows, attnum, type, &isnull);
 
 	if (isnull)
 		elog(ERROR, "unexpected null in column %d of extension \"voucher\"", attnum);
@@ -113,7 +122,7 @@ bool
 voucher_scan_bool(VoucherScan *rows, int attnum)
 {
 	bool		isnull;
-	Datum		value = slot_getattr(rows->slot, attnum, &isnull);
+	Datum		value = get_column(rows, attnum, BOOLOID, &isnull);
 
 	return !isnull && DatumGetBool(value);
 }
@@ -122,19 +131,27 @@ int32
 voucher_scan_int32(VoucherScan *rows, int attnum, int32 if_null)
 {
 	bool		isnull;
-	Datum		value = slot_getattr(rows->slot, attnum, &isnull);
+	Datum		value = get_column(rows, attnum, INT4OID, &isnull);
 
 	return isnull ? if_null : DatumGetInt32(value);
 }
 
-/* Reads timestamptz as well. */
 int64
 voucher_scan_int64(VoucherScan *rows, int attnum, int64 if_null)
 {
 	bool		isnull;
-	Datum		value = slot_getattr(rows->slot, attnum, &isnull);
+	Datum		value = get_column(rows, attnum, INT8OID, &isnull);
 
 	return isnull ? if_null : DatumGetInt64(value);
+}
+
+TimestampTz
+voucher_scan_time(VoucherScan *rows, int attnum, TimestampTz if_null)
+{
+	bool		isnull;
+	Datum		value = get_column(rows, attnum, TIMESTAMPTZOID, &isnull);
+
+	return isnull ? if_null : DatumGetTimestampTz(value);
 }
 
 /* Is it this text, byte for byte? */
@@ -142,7 +159,7 @@ bool
 voucher_scan_text_equals(VoucherScan *rows, int attnum, const text *value)
 {
 	bool		isnull;
-	Datum		stored = slot_getattr(rows->slot, attnum, &isnull);
+	Datum		stored = get_column(rows, attnum, TEXTOID, &isnull);
 
 	return !isnull &&
 		DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, stored,
@@ -156,4 +173,56 @@ voucher_scan_compare_text(const text *a, const text *b)
 	return DatumGetInt32(DirectFunctionCall2Coll(bttextcmp, C_COLLATION_OID,
 												 PointerGetDatum(a),
 												 PointerGetDatum(b)));
+}
+
+static Datum
+get_column(VoucherScan *rows, int attnum, Oid type, bool *isnull)
+{
+	TupleDesc	tupdesc = rows->slot->tts_tupleDescriptor;
+
+	if (TupleDescAttr(tupdesc, attnum - 1)->atttypid != type)
+		ereport(ERROR,
+				errcode(ERRCODE_DATATYPE_MISMATCH),
+				errmsg("column \"%s\" of extension \"voucher\" is not of type %s any more",
+					   NameStr(TupleDescAttr(tupdesc, attnum - 1)->attname),
+					   format_type_be(type)));
+	return slot_getattr(rows->slot, attnum, isnull);
+}
+
+/*
+ * Is the index what it was made for?
+ */
+static void
+check_index(const VoucherScan *rows, Relation table)
+{
+	Relation	index = rows->index;
+	bool		fits = index->rd_index->indrelid == RelationGetRelid(table) &&
+		index->rd_rel->relam == BTREE_AM_OID &&
+		rows->nkeys <= IndexRelationGetNumberOfKeyAttributes(index);
+
+	for (int i = 0; fits && i < rows->nkeys; i++)
+	{
+		Oid			type = index->rd_opcintype[i];
+
+		switch (rows->keys[i].sk_func.fn_oid)
+		{
+			case F_TEXTEQ:
+			case F_TEXT_GT:
+				fits = type == TEXTOID;
+				break;
+			case F_INT4GE:
+				fits = type == INT4OID;
+				break;
+			case F_INT8EQ:
+				fits = type == INT8OID;
+				break;
+			default:
+				fits = type == TIMESTAMPTZOID;
+		}
+	}
+	if (!fits)
+		ereport(ERROR,
+				errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				errmsg("index \"%s\" of extension \"voucher\" is not the one that was made for it",
+					   RelationGetRelationName(index)));
 }

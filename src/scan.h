@@ -52,10 +52,12 @@ extern bool voucher_scan_next(VoucherScan *rows, ScanDirection direction);
 extern void voucher_scan_end(VoucherScan *rows);
 
 extern bool voucher_scan_is_null(VoucherScan *rows, int attnum);
-extern Datum voucher_scan_datum(VoucherScan *rows, int attnum);
+extern Datum voucher_scan_datum(VoucherScan *rows, int attnum, Oid type);
 extern bool voucher_scan_bool(VoucherScan *rows, int attnum);
 extern int32 voucher_scan_int32(VoucherScan *rows, int attnum, int32 if_null);
 extern int64 voucher_scan_int64(VoucherScan *rows, int attnum, int64 if_null);
+extern TimestampTz voucher_scan_time(VoucherScan *rows, int attnum,
+									 TimestampTz if_null);
 extern bool voucher_scan_text_equals(VoucherScan *rows, int attnum,
 									 const text *value);
 extern int	voucher_scan_compare_text(const text *a, const text *b);

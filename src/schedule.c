@@ -55,6 +55,7 @@ typedef struct Schedule
 	TimestampTz heartbeat;		/* when the launcher last went round */
 	bool		disabled;		/* does it go nowhere? */
 	int			visitor;		/* pid of the visit that is on, or 0 */
+	Oid			expected;		/* database that is being visited */
 	bool		visit_ended;	/* in an orderly way, that is */
 	bool		visit_failed;
 	int			nentries;		/* entries ever used */
@@ -307,9 +308,44 @@ voucher_schedule_due(Oid oid)
 TimestampTz
 voucher_schedule_reconcile_due(const VoucherDatabase *database)
 {
-	return voucher_reconcile_interval == 0 ? DT_NOEND :
-		TimestampTzPlusMilliseconds(database->reconciled_at,
-									voucher_reconcile_interval);
+	if (voucher_reconcile_interval == 0)
+		return DT_NOEND;
+
+	/* the clock may have been set back since */
+	if (database->reconciled_at > GetCurrentTimestamp())
+		return 0;
+	return TimestampTzPlusMilliseconds(database->reconciled_at,
+									   voucher_reconcile_interval);
+}
+
+/*
+ * The earliest deadline that was posted since the last call of the other one,
+ * which a visit makes before it looks.
+ */
+TimestampTz
+voucher_schedule_posted(Oid oid)
+{
+	TimestampTz posted = DT_NOEND;
+	ScheduleEntry *entry;
+
+	LWLockAcquire(schedule->lock, LW_SHARED);
+	entry = find_entry(oid, false);
+	if (entry)
+		posted = (TimestampTz) pg_atomic_read_u64(&entry->due);
+	LWLockRelease(schedule->lock);
+	return posted;
+}
+
+void
+voucher_schedule_take(Oid oid)
+{
+	ScheduleEntry *entry;
+
+	LWLockAcquire(schedule->lock, LW_SHARED);
+	entry = find_entry(oid, false);
+	if (entry)
+		pg_atomic_write_u64(&entry->due, (uint64) DT_NOEND);
+	LWLockRelease(schedule->lock);
 }
 
 /*
@@ -346,12 +382,13 @@ voucher_schedule_forget(Oid oid)
 }
 
 /*
- * A visit is about to start.
+ * A visit to the database is about to start.
  */
 void
-voucher_schedule_expect_visit(void)
+voucher_schedule_expect_visit(Oid oid)
 {
 	LWLockAcquire(schedule->lock, LW_EXCLUSIVE);
+	schedule->expected = oid;
 	schedule->visit_ended = false;
 	LWLockRelease(schedule->lock);
 }
@@ -437,8 +474,11 @@ voucher_schedule_end_visit(const VoucherDatabase *database, TimestampTz due)
 					   database->service == VOUCHER_SERVICE_FAILED || due != DT_NOEND);
 	if (entry)
 		entry->database = *database;
-	schedule->visit_ended = true;
-	schedule->visit_failed = database->service == VOUCHER_SERVICE_FAILED;
+	if (database->oid == schedule->expected)
+	{
+		schedule->visit_ended = true;
+		schedule->visit_failed = database->service == VOUCHER_SERVICE_FAILED;
+	}
 	LWLockRelease(schedule->lock);
 
 	if (entry)

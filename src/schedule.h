@@ -72,9 +72,11 @@ extern void voucher_schedule_attach_launcher(void);
 extern void voucher_schedule_beat(TimestampTz now);
 extern void voucher_schedule_sleep(TimestampTz until);
 extern TimestampTz voucher_schedule_due(Oid oid);
+extern TimestampTz voucher_schedule_posted(Oid oid);
+extern void voucher_schedule_take(Oid oid);
 extern void voucher_schedule_plan(Oid oid, TimestampTz next_visit);
 extern void voucher_schedule_forget(Oid oid);
-extern void voucher_schedule_expect_visit(void);
+extern void voucher_schedule_expect_visit(Oid oid);
 extern bool voucher_schedule_visit_ended(bool *failed);
 
 /* for visits */

@@ -191,7 +191,8 @@ voucher_slots_next_code(Oid schema, text *after)
 						 PointerGetDatum(after));
 	voucher_scan_begin(&rows, table, schema, "voucher_slot_pkey", snapshot);
 	if (voucher_scan_next(&rows, ForwardScanDirection))
-		code = DatumGetTextPCopy(voucher_scan_datum(&rows, Anum_slot_voucher_code));
+		code = DatumGetTextPCopy(voucher_scan_datum(&rows, Anum_slot_voucher_code,
+													TEXTOID));
 	voucher_scan_end(&rows);
 	UnregisterSnapshot(snapshot);
 	table_close(table, NoLock);

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
@@ -198,7 +199,7 @@ first_code_after(Oid schema, const char *table, const char *index, int column,
 	voucher_scan_begin(&rows, relation, schema, index, snapshot);
 	if (voucher_scan_next(&rows, ForwardScanDirection))
 	{
-		text	   *code = DatumGetTextPP(voucher_scan_datum(&rows, column));
+		text	   *code = DatumGetTextPP(voucher_scan_datum(&rows, column, TEXTOID));
 
 		if (*first == NULL || voucher_scan_compare_text(code, *first) < 0)
 			*first = DatumGetTextPCopy(PointerGetDatum(code));

@@ -106,6 +106,7 @@ static struct
 	MemoryContext context;		/* outlives transactions */
 	char	   *name;			/* of the database */
 	VoucherDatabase database;	/* what is known of it */
+	TimestampTz looked_at;		/* for holds that have lapsed */
 	TimestampTz due;			/* the next deadline */
 	text	   *expired_to;		/* up to this code; NULL before the first */
 	text	   *compared_to;
@@ -120,6 +121,8 @@ static Oid	look_around(void);
 static bool is_subscriber(Oid schema);
 static void report_prepared(void);
 static void give_back(void);
+static bool more_are_due(void);
+static void give_back_batch(VoucherExpiry *expiry);
 static void finish_closing(void);
 static void reconcile(void);
 static void note_failure(const ErrorData *error);
@@ -132,6 +135,9 @@ static bool time_is_up(void);
  * Do a whole round in the caller's transaction: give back every lapsed hold
  * that nobody is working on, and compare every voucher with its rows.  Tells
  * how many holds that were, and how many vouchers two looks found to drift.
+ *
+ * Never waits for long, since it keeps its locks: a voucher that is locked is
+ * left for the next time.
  */
 void
 voucher_visit_now(Oid schema, int64 *expired, int64 *drifting)
@@ -141,8 +147,8 @@ voucher_visit_now(Oid schema, int64 *expired, int64 *drifting)
 	text	   *after = NULL;
 
 	voucher_expiry_begin(&expiry, schema, PG_INT32_MAX, NULL);
-	while (voucher_expiry_step(&expiry, voucher_expire_batch, &log))
-		;
+	while (!voucher_expiry_done(&expiry))
+		(void) voucher_expiry_step(&expiry, voucher_expire_batch, &log);
 	*expired = expiry.expired;
 
 	voucher_capacity_finish(schema);
@@ -337,6 +343,7 @@ give_back(void)
 {
 	VoucherExpiry expiry;
 
+	voucher_schedule_take(MyDatabaseId);
 	do
 	{
 		Oid			schema = begin();
@@ -347,27 +354,51 @@ give_back(void)
 		if (!OidIsValid(schema))
 			return;
 
-		while (expiry.done < expiry.ndue && !time_is_up())
-		{
-			int64		before = expiry.expired;
-
-			if (OidIsValid(begin()))
-				(void) voucher_expiry_step(&expiry, voucher_expire_batch, &visit.log);
-			else
-				expiry.done = expiry.ndue;
-			commit();
-			visit.database.expired += expiry.expired - before;
-			if (expiry.tried)
-				visit.expired_to = expiry.tried;
-		}
-		if (expiry.done == expiry.ndue)
+		while (!voucher_expiry_done(&expiry) && !time_is_up())
+			give_back_batch(&expiry);
+		if (voucher_expiry_done(&expiry))
 			visit.expired_to = NULL;
 	} while (expiry.expired > 0 && expiry.next <= GetCurrentTimestamp() &&
 			 !time_is_up());
 
+	/* of those that were locked, wait for one; for another one the next time */
+	if (voucher_expiry_done(&expiry) && expiry.done < expiry.ndue && !time_is_up())
+		give_back_batch(&expiry);
+
 	/* some may be left, as others are working on them or time is up */
+	visit.looked_at = GetCurrentTimestamp();
 	visit.due = expiry.expired + expiry.set_aside < expiry.ndue ?
-		GetCurrentTimestamp() : expiry.next;
+		visit.looked_at : expiry.next;
+}
+
+/*
+ * Has another hold lapsed since give_back() looked?
+ */
+static bool
+more_are_due(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	return (visit.due > visit.looked_at && visit.due <= now) ||
+		voucher_schedule_posted(MyDatabaseId) <= now;
+}
+
+/*
+ * Give a batch of them back, in a transaction of its own.
+ */
+static void
+give_back_batch(VoucherExpiry *expiry)
+{
+	int64		before = expiry->expired;
+
+	if (OidIsValid(begin()))
+		(void) voucher_expiry_step(expiry, voucher_expire_batch, &visit.log);
+	else
+		expiry->done = expiry->ndue;
+	commit();
+	visit.database.expired += expiry->expired - before;
+	if (expiry->tried)
+		visit.expired_to = expiry->tried;
 }
 
 /*
@@ -399,8 +430,11 @@ reconcile(void)
 
 	while (more && !time_is_up())
 	{
-		Oid			schema = begin();
+		Oid			schema;
 
+		if (more_are_due())
+			give_back();
+		schema = begin();
 		more = OidIsValid(schema) &&
 			voucher_reconcile_step(schema, &visit.compared_to, RECONCILE_BATCH,
 								   &visit.log, &drifting);
