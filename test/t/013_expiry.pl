@@ -205,6 +205,42 @@ back_ok('locked', 100, 'and come back when they are free',
 	since => '(SELECT at FROM unlocked)');
 is(used(), 0, 'all of them, once');
 
+# A hundred vouchers that somebody keeps locked, each with a hold that has lapsed.
+$node->safe_psql(
+	'postgres', q{
+	INSERT INTO voucher (code, discount_amount, hold_time)
+	SELECT 'L' || n, 100, '300 ms' FROM generate_series(1, 100) AS n;
+	SELECT count(voucher_reserve('L' || n, n, 'kept-' || n, 1000)) FROM generate_series(1, 100) AS n});
+$holder = session($node);
+ask($holder, q{BEGIN; SELECT FROM voucher WHERE code LIKE 'L%' FOR UPDATE});
+foreach my $i (1 .. 5)
+{
+	hold("many$i", 10);
+	back_ok("many$i", 10, "beside a hundred locked vouchers others come back, $i", since => 'expires_at');
+}
+$node->safe_psql('postgres', 'DROP TABLE unlocked; CREATE TABLE unlocked AS SELECT clock_timestamp() AS at');
+ask($holder, 'COMMIT');
+$holder->quit;
+back_ok('kept', 100, 'and so do those', since => '(SELECT at FROM unlocked)');
+
+# A round by hand in a transaction that stays open: it has an incident in hand.
+trap('poison%', q{RAISE 'poison' USING ERRCODE = 'query_canceled'});
+$node->safe_psql('postgres', q{SELECT voucher_reserve('V1', 999, 'poisoned-1', 1000)});
+hold('sound',    20);
+back_ok('sound', 20, 'a trigger that says it was cancelled stops nothing', since => 'expires_at');
+$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM voucher_incident') or die 'no incident';
+untrap();
+$node->safe_psql('postgres', q{SELECT voucher_confirm('V1', 'poisoned-1')});
+$holder = session($node);
+ask($holder, 'BEGIN; SELECT voucher_run_worker()');
+hold('meanwhile', 20);
+back_ok('meanwhile', 20, 'nor does a round that keeps its transaction open', since => 'expires_at');
+ask($holder, 'COMMIT');
+$holder->quit;
+is($node->safe_psql('postgres', 'SELECT count(*) FROM voucher_incident'), 0, 'the incident is over');
+$node->safe_psql('postgres', q{SELECT voucher_refund('V1', 'poisoned-1')});
+is(used(), 0, 'all uses are back');
+
 # Late payments: each client reserves an order, and confirms the one that it
 # reserved 25 steps, at least half a second, ago; the holds last from 0.1 s to
 # 1 s.
