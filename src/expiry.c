@@ -59,7 +59,7 @@ voucher_expiry_begin(VoucherExpiry *expiry, Oid schema, int max,
 	int64	   *aside;
 	int			naside;
 
-	PreventCommandIfReadOnly("expiry");
+	PreventCommandIfReadOnly("voucher_run_worker()");
 	voucher_sql_open_restricted(&sql, schema);
 	voucher_incident_clear_expiry(&sql);
 	naside = voucher_incident_set_aside(&sql, &aside);

@@ -36,7 +36,7 @@ static const char alphabet[] = "34679ACDEFGHJKMNPQRTUVWXY";
 #define CHUNK			10000
 
 /* Statements in a row that found no unused code at all, before giving up */
-#define MAX_IDLE		100
+#define MAX_IDLE		1000
 
 /* Random bytes, fetched many at a time. */
 typedef struct RandomBytes

@@ -103,7 +103,8 @@ voucher_scan_end(VoucherScan *rows)
 bool
 voucher_scan_is_null(VoucherScan *rows, int attnum)
 {
-	return slot_attisnull(rows->slot, attnum);
+	return attnum > rows->slot->tts_tupleDescriptor->natts ||
+		slot_attisnull(rows->slot, attnum);
 }
 
 /* Must not be NULL; points into the row. */
@@ -180,11 +181,12 @@ get_column(VoucherScan *rows, int attnum, Oid type, bool *isnull)
 {
 	TupleDesc	tupdesc = rows->slot->tts_tupleDescriptor;
 
-	if (TupleDescAttr(tupdesc, attnum - 1)->atttypid != type)
+	if (attnum > tupdesc->natts ||
+		TupleDescAttr(tupdesc, attnum - 1)->atttypid != type)
 		ereport(ERROR,
 				errcode(ERRCODE_DATATYPE_MISMATCH),
-				errmsg("column \"%s\" of extension \"voucher\" is not of type %s any more",
-					   NameStr(TupleDescAttr(tupdesc, attnum - 1)->attname),
+				errmsg("column %d of table \"%s\" is not of type %s, as it was made",
+					   attnum, RelationGetRelationName(rows->scan->heapRelation),
 					   format_type_be(type)));
 	return slot_getattr(rows->slot, attnum, isnull);
 }
@@ -223,6 +225,6 @@ check_index(const VoucherScan *rows, Relation table)
 	if (!fits)
 		ereport(ERROR,
 				errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				errmsg("index \"%s\" of extension \"voucher\" is not the one that was made for it",
+				errmsg("index \"%s\" is not on the columns that it was made for",
 					   RelationGetRelationName(index)));
 }
