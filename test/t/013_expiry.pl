@@ -355,12 +355,11 @@ foreach my $mode (qw(smart fast))
 is(used(), $got{CONFIRMED}, 'nothing came back twice');
 invariant_ok($node, 'after everything');
 
-# Only what was terminated, and whoever came too early after a crash, complains.
+# Only whoever came too early after a crash complains.
 is( join(
 		"\n",
 		grep {
-			!/terminating background worker "voucher worker" due to administrator command/
-			  && !/the database system is (?:not yet accepting connections|in recovery mode|starting up)/
+			!/the database system is (?:not yet accepting connections|in recovery mode|starting up)/
 		} server_errors($node)),
 	'',
 	'no error in the log');
