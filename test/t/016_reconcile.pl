@@ -244,7 +244,7 @@ while (time - $start < 10)
 	my $order = "'$round-' || :client_id || '-' || :n";
 	my $n     = "\\set n :n + 1\n";
 	my $take  = $n . call_sql('reserve', $code, $order,
-		"$round * 100000000 + :client_id * 1000000 + :n");
+		"$round * 100000000::bigint + :client_id * 1000000 + :n");
 	my %got = rush(
 		$node, "load, round $round",
 		clients => 8,
